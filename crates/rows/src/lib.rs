@@ -62,7 +62,7 @@ pub use fk::FkCounters;
 pub use number::{Number, NumberColumn};
 pub use overflow::OverflowFetch;
 pub use read_only::ReadOnly;
-pub use row::{RowBuf, RowRef, RowStamp};
+pub use row::{RowBuf, RowProjection, RowRef, RowStamp};
 pub use txn::access_counts::AccessCounts;
 pub use txn::delete::DeleteOutcome;
 pub use txn::expired::Expiry;

@@ -6,15 +6,15 @@
 //!
 //! Invariants:
 //! 1. Numbers of one column order as its values, and are equal for equal values.
-//! 2. A value in a row of an older layout, or beyond `i64`, is [`Number::Other`]: the caller uses
-//!    [`RowRef::get`].
+//! 2. A value that a row of another layout stores in another form, or beyond `i64`, is
+//!    [`Number::Other`]: the caller uses [`RowRef::get`].
 //!
 //! Every row has at least eight bytes before the end of its first column (docs/formats.md, "Rows"),
 //! so that one eight-byte load that ends at the column's end serves all widths.
 
 use crate::row::RowRef;
 use crate::table::Table;
-use crate::table::layout::{Layout, Storage};
+use crate::table::layout::{Layout, Slot, Storage};
 use porpoise_types::{ColumnType, Decimal};
 
 /// Conversion of the eight bytes that end with the column to a number.
@@ -31,6 +31,7 @@ enum Form {
 pub struct NumberColumn<'t> {
     layout: &'t Layout,
     position: usize,
+    storage: Storage,
     /// End of its bytes, from the body's start.
     end: usize,
     /// Number of bits of the eight bytes that do not belong to the column.
@@ -74,6 +75,7 @@ impl Table {
         Some(NumberColumn {
             layout,
             position,
+            storage: slot.storage,
             end: slot.at + width,
             unused: 64 - 8 * u32::try_from(width).ok().filter(|w| (1..=8).contains(w))?,
             form,
@@ -87,6 +89,16 @@ impl NumberColumn<'_> {
     /// The column's position in its table.
     pub fn position(&self) -> usize {
         self.position
+    }
+
+    /// The same column at another place.
+    fn at(&self, own: &Slot) -> Self {
+        NumberColumn {
+            end: own.at + own.storage.width(),
+            null_byte: own.number / 8,
+            null_bit: 1 << (own.number % 8),
+            ..*self
+        }
     }
 
     fn number(&self, bytes: &[u8; 8]) -> Number {
@@ -109,8 +121,18 @@ impl<'a> RowRef<'a> {
     #[inline]
     pub fn number(&self, column: &NumberColumn<'_>) -> Number {
         if !std::ptr::eq(self.layout(), column.layout) {
-            return Number::Other;
+            let own = self.layout().slot(column.position);
+            return match own.filter(|own| own.storage == column.storage) {
+                Some(own) => self.number_at(&column.at(own)),
+                None => Number::Other,
+            };
         }
+        self.number_at(column)
+    }
+
+    /// Reads a column that has its place in the row's layout.
+    #[inline]
+    fn number_at(&self, column: &NumberColumn<'_>) -> Number {
         let body = self.body();
         let flags = body.get(column.null_byte).copied().unwrap_or(u8::MAX);
         if flags & column.null_bit != 0 {

@@ -28,11 +28,13 @@
 
 mod encode;
 pub mod overflow;
+mod projection;
 
 pub(crate) use encode::encode_with;
 pub use encode::{RowStamp, encode};
 pub(crate) use overflow::too_big;
 use overflow::{OverflowColumn, OverflowHead};
+pub use projection::RowProjection;
 
 use crate::error::{Error, Result};
 use crate::keys::Columns;

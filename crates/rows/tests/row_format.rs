@@ -4,7 +4,7 @@
 use crate::common::{get, ids, model_database};
 use porpoise_rows::catalog::{Column, ColumnId, LayoutDef, Table};
 use porpoise_rows::row::encode;
-use porpoise_rows::{Error, RowBuf, RowRef, RowStamp};
+use porpoise_rows::{Error, RowBuf, RowProjection, RowRef, RowStamp};
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
 use proptest::prelude::*;
 
@@ -106,6 +106,34 @@ fn a_row() -> impl Strategy<Value = Vec<Value>> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn projected_rows_have_the_columns_that_are_kept(
+        values in a_row(),
+        kept in proptest::collection::vec(any::<bool>(), column_types().len() + 1),
+        expiry in prop_oneof![Just(0u64), 1u64..u64::MAX],
+    ) {
+        let t = wide_table();
+        let mut bytes = Vec::new();
+        encode(&t, &values, RowStamp { version: 7, expiry }, &mut bytes).unwrap();
+        let row = RowRef::new(&t, &bytes).unwrap();
+        let columns: Vec<usize> = (0..kept.len()).filter(|at| kept[*at]).collect();
+        let projection = RowProjection::new(&t, &columns);
+        let mut out = vec![1, 2, 3];
+        prop_assert!(projection.append(&row, &mut out));
+        let projected = projection.row(&out[3..]).unwrap();
+        for at in columns {
+            prop_assert_eq!(projected.get(at), row.get(at));
+            if let Some(number) = t.number_column(at) {
+                prop_assert_eq!(projected.number(&number), row.number(&number));
+            }
+        }
+        let mut again = Vec::new();
+        prop_assert!(projection.append(&projected, &mut again));
+        prop_assert_eq!(&again[..], &out[3..]);
+        // A row that is cut is refused, never read beyond its end.
+        prop_assert!(projection.row(&out[3..out.len() - 1]).is_err());
+    }
 
     #[test]
     fn every_column_round_trips(

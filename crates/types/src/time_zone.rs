@@ -65,6 +65,9 @@ impl TimeZone {
             return utc;
         }
         let shift = i64::from(self.offset_at(utc)) * MICROS_PER_SECOND;
+        if shift == 0 {
+            return utc;
+        }
         DateTime::from_unix_micros(utc.to_unix_micros() + shift).unwrap_or(utc)
     }
 

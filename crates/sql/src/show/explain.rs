@@ -22,7 +22,7 @@ use porpoise_sql_parser::ast::{Explain, SetOp};
 use porpoise_sql_plan::bind::{Origin, Source};
 use porpoise_sql_plan::plan::derived::{Derived, TableOperator, is_table_function, operator_of};
 use porpoise_sql_plan::plan::physical::{
-    AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod,
+    AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod, WindowPass,
 };
 use porpoise_sql_plan::plan::scan::{Access, Scan};
 use porpoise_sql_plan::plan::sinks::{ChangeKind, Plan};
@@ -291,7 +291,7 @@ impl RowBuilder<'_> {
             self.push(id, table_row(kind, None, None, "No tables used"));
         }
         let passes = plan.window().map_or(&[][..], |window| &window.passes);
-        let sorted = !plan.root.order().is_empty() || passes.iter().any(|p| !p.sort.is_empty());
+        let sorted = !plan.root.order().is_empty() || passes.iter().any(WindowPass::is_sorted);
         let temporary = uses_temporary(plan);
         let mut derived: Vec<(u64, &Derived)> = Vec::new();
         for (at, (scan, join)) in tables.into_iter().enumerate() {

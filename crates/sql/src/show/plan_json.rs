@@ -366,7 +366,7 @@ fn windows(window: &Window, printer: &Printer<'_>) -> Json {
     for pass in &window.passes {
         for (at, planned) in pass.windows.iter().enumerate() {
             let name = planned.window.name.as_deref();
-            let sorts = at == 0 && !pass.sort.is_empty();
+            let sorts = at == 0 && pass.is_sorted();
             let mut members = vec![
                 ("name", text(shown_name(name))),
                 ("using_filesort", Json::Bool(sorts)),

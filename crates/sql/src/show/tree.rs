@@ -250,7 +250,7 @@ impl<'t> Tree<'t> {
         let mut node = self.rows(&window.input, sources);
         for pass in &window.passes {
             let printer = self.printer(sources);
-            if !pass.sort.is_empty() {
+            if pass.is_sorted() {
                 node = Node::new(format!("Sort: {}", printer.keys(&pass.sort)), vec![node]);
             }
             for planned in &pass.windows {

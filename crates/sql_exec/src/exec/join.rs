@@ -39,6 +39,7 @@ use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -123,12 +124,12 @@ fn run_pipeline(
     let Some(first) = leaf.as_scan() else {
         return Err(SqlError::internal("a join without a driving scan").into());
     };
-    let held = Bump::new();
+    let (held, codecs) = (Bump::new(), OnceCell::new());
     let tables = tables_of(&plan.sources);
     let partitionable = partitionable(first, &joins, demand);
     let mut inner = JoinState {
         plan,
-        materialized: MaterializedTables::new(&held, tables.clone(), spilled, partitionable),
+        materialized: MaterializedTables::new(&held, plan, &codecs, spilled, partitionable),
         tables,
         conditions: HashMap::new(),
         probes: HashMap::new(),
@@ -206,7 +207,7 @@ struct JoinState<'h> {
     /// Compiled conditions of each join, by the join's address.
     conditions: HashMap<usize, JoinConditions<'h>>,
     /// Rows of the joins with partitioned inputs, by the slot of the input.
-    probes: HashMap<usize, ProbeWriter>,
+    probes: HashMap<usize, ProbeWriter<'h>>,
 }
 
 /// The compiled conditions of one join.
@@ -320,7 +321,7 @@ impl<'h> JoinState<'h> {
                     self.partitioned_input(join, exec)?;
                 }
             }
-            let writer = ProbeWriter::new(states)?;
+            let writer = ProbeWriter::new(self.materialized.codecs(), states)?;
             self.probes.insert(join.right.slot, writer);
         }
         let (Some(build), Some(probe)) =
@@ -408,8 +409,8 @@ impl<'h> JoinState<'h> {
         let conditions = self.conditions.remove(&address);
         let mut conditions = conditions.unwrap_or_else(|| JoinConditions::new(join));
         let (mut held, mut arena) = (Bump::new(), Bump::new());
-        let table = self.tables.get(join.right.slot).copied().flatten();
-        let mut chunks = pair.build_chunks(table);
+        let codecs = self.materialized.codecs();
+        let mut chunks = pair.build_chunks(self.materialized.codec(join.right.slot)?);
         let mut matched = MatchedRows::default();
         loop {
             held.reset();
@@ -426,7 +427,7 @@ impl<'h> JoinState<'h> {
                     join,
                     on: &conditions.on,
                     filter: &conditions.filter,
-                    tables: &self.tables,
+                    codecs,
                     chunk: &chunk,
                 };
                 let Some(tuples) = probe.next(&input, &mut matched, exec, &arena)? else {

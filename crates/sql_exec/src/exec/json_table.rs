@@ -14,11 +14,13 @@ use crate::bind::json_table::{JsonColumn, JsonColumnValue, JsonResponse, JsonRow
 use crate::error::Result;
 use crate::expr::eval::{Env, eval};
 use crate::expr::json::{document, not_stored, too_deep};
+use crate::expr::types::is_temporal;
 use bumpalo::Bump;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_sql_expr::error::SqlError;
-use porpoise_types::json::{Json, MAX_DEPTH};
-use porpoise_types::{CastCx, JsonStoreError, Value, ValueRef, store_json_value};
+use porpoise_types::json::{Json, MAX_DEPTH, Path};
+use porpoise_types::{CastCx, DateTime, JsonStoreError, Value, ValueRef, store_json_value};
+use std::borrow::Cow;
 
 /// Approximate memory of a parsed document, in relation to its text.
 const TREE_TO_TEXT: u64 = 4;
@@ -108,24 +110,13 @@ impl Walk<'_> {
                 on_empty,
                 on_error,
             } => {
-                let stored = match path.select(value).as_slice() {
-                    [] => {
-                        return respond(on_empty, || {
-                            let text =
-                                format!("Missing value for JSON_TABLE column '{}'", column.name);
-                            SqlError::new(3665, "22035", text)
-                        });
-                    }
-                    [one] => self.store(column, one),
-                    several => {
-                        let several = several.iter().map(|v| (*v).clone()).collect();
-                        let array = Json::Array(several);
-                        if array.depth() > MAX_DEPTH + 1 {
-                            return Err(too_deep());
-                        }
-                        self.store(column, &array)
-                    }
+                let Some(found) = at_path(path, value)? else {
+                    return respond(on_empty, || {
+                        let text = format!("Missing value for JSON_TABLE column '{}'", column.name);
+                        SqlError::new(3665, "22035", text)
+                    });
                 };
+                let stored = self.store(column, &found);
                 stored.or_else(|error| respond(on_error, || not_stored(error, &column.name)))
             }
         }
@@ -142,10 +133,33 @@ impl Walk<'_> {
             strict: true,
             warnings: &mut warn,
             tz: &self.env.time_zone,
-            now: self.env.now(),
+            // A text may be cast to a time of today.
+            now: if is_temporal(&column.ty) {
+                self.env.now()
+            } else {
+                DateTime::ZERO
+            },
         };
         store_json_value(value, &column.ty, &column.name, &mut cx)
     }
+}
+
+/// The value at a path; several are an array, none is `None`.
+fn at_path<'j>(path: &Path, from: &'j Json) -> Result<Option<Cow<'j, Json>>> {
+    if !path.is_multiple() {
+        return Ok(path.select_single(from).map(Cow::Borrowed));
+    }
+    Ok(match path.select(from).as_slice() {
+        [] => None,
+        [one] => Some(Cow::Borrowed(*one)),
+        several => {
+            let array = Json::Array(several.iter().map(|v| (*v).clone()).collect());
+            if array.depth() > MAX_DEPTH + 1 {
+                return Err(too_deep());
+            }
+            Some(Cow::Owned(array))
+        }
+    })
 }
 
 /// The value of a response, which raises `error` if it is ERROR.

@@ -13,13 +13,14 @@
 use super::conditions::Conditions;
 use super::derived;
 use super::fetch::Cursor;
-use super::join::Tuple;
+use super::join::{Tuple, tables_of};
 use super::join_hash_table::JoinHashTable;
 use super::profile::Role;
 use super::pruning::{Batch, Pruning};
 use super::query::cx_of;
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};
+use super::slot_codec::{SlotCodec, slot_codecs};
 use super::spilled_build::{PartitionedBuild, SpilledBuild, SpillingBuild};
 use super::state::RowSet;
 use super::visit::{VisitOutcome, copied_slot, visit_entries, visit_rows};
@@ -31,6 +32,7 @@ use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::logic;
 use crate::expr::number::NumberExpr;
+use crate::plan::QueryPlan;
 use crate::plan::physical::{HashKey, Join};
 use crate::plan::scan::{Scan, ScanMode};
 use bumpalo::Bump;
@@ -38,7 +40,7 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
 use smallvec::{SmallVec, smallvec};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -114,8 +116,11 @@ pub(super) struct SpilledInputs {
 /// Materialized inputs of a join, by slot.
 pub(super) struct MaterializedTables<'h> {
     arena: &'h Bump,
+    plan: &'h QueryPlan,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
+    /// The codecs of the slots, for files.
+    codecs: &'h OnceCell<Box<[SlotCodec<'h>]>>,
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that have been charged to the statement.
     charged_arena: Cell<usize>,
@@ -132,17 +137,20 @@ pub(super) struct MaterializedTables<'h> {
 const ROW_OVERHEAD: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {
-    /// Creates an empty set for a join of these tables, by slot. `partitionable` is the bit set of
-    /// the inputs that may be partitioned.
+    /// Creates an empty set for the joins of a query. `partitionable` is the bit set of the inputs that
+    /// may be partitioned.
     pub(super) fn new(
         arena: &'h Bump,
-        tables: Vec<Option<&'h Table>>,
+        plan: &'h QueryPlan,
+        codecs: &'h OnceCell<Box<[SlotCodec<'h>]>>,
         spilled: &'h SpilledInputs,
         partitionable: u64,
     ) -> MaterializedTables<'h> {
         MaterializedTables {
             arena,
-            tables,
+            plan,
+            tables: tables_of(&plan.sources),
+            codecs,
             by_slot: HashMap::new(),
             charged_arena: Cell::new(0),
             charged_input: Cell::new(0),
@@ -150,6 +158,17 @@ impl<'h> MaterializedTables<'h> {
             spilled,
             partitionable,
         }
+    }
+
+    /// The codecs of the query's slots.
+    pub(super) fn codecs(&self) -> &'h [SlotCodec<'h>] {
+        self.codecs.get_or_init(|| slot_codecs(self.plan))
+    }
+
+    /// The codec of a slot.
+    pub(super) fn codec(&self, slot: usize) -> ExecResult<&'h SlotCodec<'h>> {
+        let codec = self.codecs().get(slot);
+        codec.ok_or_else(|| SqlError::internal("a join without a table").into())
     }
 
     /// Whether the input of a scan may be partitioned.
@@ -232,8 +251,9 @@ impl<'h> MaterializedTables<'h> {
         exec: &Exec<'x>,
     ) -> ExecResult<Rc<Materialized<'h>>> {
         let (scan, states) = (&join.right, exec.shared.states);
-        let mut build =
-            SpillingBuild::new(None, join.hash_keys(), self.is_partitionable(scan), states)?;
+        let (keys, is_partitioned) = (join.hash_keys(), self.is_partitionable(scan));
+        let codec = self.codec(scan.slot)?;
+        let mut build = SpillingBuild::new(codec, keys, is_partitioned, states)?;
         let mut cursor = RowCursor::default();
         let mut arena = Bump::new();
         loop {
@@ -304,7 +324,8 @@ impl<'h> MaterializedTables<'h> {
         let (scan, states) = (&join.right, exec.shared.states);
         let empty = self.empty();
         let (keys, is_partitioned) = (join.hash_keys(), self.is_partitionable(scan));
-        let mut build = SpillingBuild::new(Some(table), keys, is_partitioned, states)?;
+        let codec = self.codec(scan.slot)?;
+        let mut build = SpillingBuild::new(codec, keys, is_partitioned, states)?;
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, self.arena))?;
         let alone = right_side_conditions(join);
         let mut arena = Bump::new();

@@ -30,7 +30,7 @@
 use super::conditions::Conditions;
 use super::join::Tuple;
 use super::query::cx_of;
-use super::slot_codec::{damaged, decode, encode};
+use super::slot_codec::{SlotCodec, damaged};
 use super::spill::partitions::{Partition, PartitionWriter};
 use super::spill::records::RecordReader;
 use super::state::States;
@@ -41,7 +41,6 @@ use crate::plan::physical::{HashKey, Join, JoinKind};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
-use porpoise_rows::catalog::Table;
 use std::hash::BuildHasher;
 
 /// Number of partitions that one pass writes.
@@ -77,16 +76,19 @@ pub(super) fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
 }
 
 /// The probe side while it is written.
-pub(super) struct ProbeWriter {
+pub(super) struct ProbeWriter<'h> {
+    /// The codecs of the slots.
+    codecs: &'h [SlotCodec<'h>],
     writer: PartitionWriter,
     key: Vec<u8>,
     row: Vec<u8>,
 }
 
-impl ProbeWriter {
+impl<'h> ProbeWriter<'h> {
     /// Creates empty partitions.
-    pub(super) fn new(states: &States) -> ExecResult<ProbeWriter> {
+    pub(super) fn new(codecs: &'h [SlotCodec<'h>], states: &States) -> ExecResult<ProbeWriter<'h>> {
         Ok(ProbeWriter {
+            codecs,
             writer: PartitionWriter::create(FAN_OUT, states)?,
             key: Vec::new(),
             row: Vec::new(),
@@ -120,8 +122,8 @@ impl ProbeWriter {
             return Ok(());
         }
         self.row.clear();
-        for slot in tuple {
-            encode(*slot, &mut self.row)?;
+        for (slot, codec) in tuple.iter().zip(self.codecs) {
+            codec.encode(*slot, &mut self.row)?;
         }
         Ok(self.writer.add(at, &hash.to_le_bytes(), &self.row)?)
     }
@@ -181,10 +183,10 @@ impl PartitionPair {
         Ok(pairs(&build, &probe, self.depth + 1))
     }
 
-    /// The build rows, in chunks that fit into memory. `table` is the stored table, if it is one.
-    pub(super) fn build_chunks<'h>(&self, table: Option<&'h Table>) -> BuildChunks<'h> {
+    /// The build rows, in chunks that fit into memory, read by the codec of their slot.
+    pub(super) fn build_chunks<'h>(&self, codec: &'h SlotCodec<'h>) -> BuildChunks<'h> {
         BuildChunks {
-            table,
+            codec,
             reader: self.build.reader(),
             state: ChunkState::Start,
         }
@@ -226,7 +228,7 @@ enum ChunkState {
 
 /// Reads the build rows of a partition.
 pub(super) struct BuildChunks<'h> {
-    table: Option<&'h Table>,
+    codec: &'h SlotCodec<'h>,
     reader: RecordReader,
     state: ChunkState,
 }
@@ -254,7 +256,7 @@ impl<'h> BuildChunks<'h> {
             pacer.tick()?;
             let hash = hash_of(self.reader.key())?;
             let mut bytes: &'b [u8] = arena.alloc_slice_copy(self.reader.value());
-            chunk.rows.push(decode(self.table, &mut bytes, arena)?);
+            chunk.rows.push(self.codec.decode(&mut bytes, arena)?);
             chunk.hashes.push(hash);
             has_row = self.reader.advance()?;
             if chunk.rows.len() % CHARGED_ROWS == 0 || !has_row {
@@ -393,8 +395,8 @@ pub(super) struct ProbeInput<'p, 'h, 'b> {
     /// Conditions that decide about matches, and those checked after matching.
     pub(super) on: &'p Conditions<'h>,
     pub(super) filter: &'p Conditions<'h>,
-    /// The stored tables of the join, by slot.
-    pub(super) tables: &'p [Option<&'h Table>],
+    /// The codecs of the slots.
+    pub(super) codecs: &'h [SlotCodec<'h>],
     /// The build rows.
     pub(super) chunk: &'p BuildChunk<'b>,
 }
@@ -473,7 +475,7 @@ impl ProbeCursor {
         if is_decided {
             return Ok(None);
         }
-        let tuple = self.tuple(input.tables, cx.arena)?;
+        let tuple = self.tuple(input.codecs, cx.arena)?;
         let mut joined: Vec<Slot<'a>> = tuple.to_vec();
         while let Some((hash, next)) = chunk.row(row.candidate) {
             if *budget == 0 {
@@ -516,13 +518,13 @@ impl ProbeCursor {
     /// The reader's row.
     fn tuple<'a, 'h: 'a>(
         &self,
-        tables: &[Option<&'h Table>],
+        codecs: &'h [SlotCodec<'h>],
         arena: &'a Bump,
     ) -> ExecResult<Tuple<'a>> {
         let mut bytes: &'a [u8] = arena.alloc_slice_copy(self.reader.value());
-        let tuple = arena.alloc_slice_fill_copy(tables.len(), Slot::Null);
-        for (slot, table) in tuple.iter_mut().zip(tables) {
-            *slot = decode(*table, &mut bytes, arena)?;
+        let tuple = arena.alloc_slice_fill_copy(codecs.len(), Slot::Null);
+        for (slot, codec) in tuple.iter_mut().zip(codecs) {
+            *slot = codec.decode(&mut bytes, arena)?;
         }
         Ok(tuple)
     }

@@ -40,7 +40,7 @@ pub(super) fn run(
     let demand = Demand {
         skip: Some(&skip),
         rows: window.end(),
-        is_ordered: true,
+        is_ordered: plan.needs_order || window.end() < u64::MAX,
     };
     rows::run(plan, input, demand, exec, &mut consume)?;
     Ok(sent)

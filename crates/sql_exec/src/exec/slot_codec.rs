@@ -5,21 +5,29 @@
 //!  stored row    1 | length (4) | row
 //!  keyed row     2 | length (4) | primary key | length (4) | row
 //!  values        3 | count (4) | value ...         values as in `rowstore`
+//!  columns       4 | length (4) | row               a row of the columns that the query reads
 //! ```
+//!
+//! Of a stored row the columns that the query reads are written if these are at most half of its
+//! columns, because the time of a spilled join is that of its files ([`RowProjection`]). A row with
+//! overflow values is written whole: an expression may need no more than their lengths.
 
 use super::rowstore::{self, Values};
 use super::{ExecError, ExecResult};
+use crate::bind::Source;
 use crate::error::SqlError;
 use crate::expr::eval::{KeyedRow, Slot};
+use crate::plan::QueryPlan;
 use bumpalo::Bump;
-use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::{RowProjection, RowRef};
 use porpoise_types::ValueRef;
 
 const NO_ROW: u8 = 0;
 const STORED: u8 = 1;
 const KEYED: u8 = 2;
 const VALUES: u8 = 3;
+const COLUMNS: u8 = 4;
 
 /// The error of bytes that are no slot.
 pub(super) fn damaged() -> ExecError {
@@ -38,26 +46,130 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) -> ExecResult<()> {
     Ok(())
 }
 
-/// Appends a slot, for [`decode`].
-pub(super) fn encode(slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
-    match slot {
-        Slot::Null => out.push(NO_ROW),
-        Slot::Row(row) => {
-            out.push(STORED);
-            push_bytes(row.bytes(), out)?;
-        }
-        Slot::Keyed(keyed) => {
-            out.push(KEYED);
-            push_bytes(keyed.key, out)?;
-            push_bytes(keyed.row.bytes(), out)?;
-        }
-        Slot::Values(values) => {
-            out.push(VALUES);
-            push_length(values.len(), out)?;
-            values.iter().for_each(|v| rowstore::write(*v, out));
-        }
+/// Writes and reads the rows of one slot.
+#[derive(Default)]
+pub(super) struct SlotCodec<'h> {
+    /// The stored table, if it is one.
+    table: Option<&'h Table>,
+    /// The columns that are written of a stored row; `None` if it is written whole.
+    columns: Option<RowProjection<'h>>,
+}
+
+/// The codecs of a query's slots.
+pub(super) fn slot_codecs(plan: &QueryPlan) -> Box<[SlotCodec<'_>]> {
+    let mut read: Vec<Vec<usize>> = vec![Vec::new(); plan.sources.len()];
+    plan.expressions(&mut |e| {
+        e.columns(&mut |slot, column| {
+            if let Some(columns) = read.get_mut(slot) {
+                columns.push(column);
+            }
+        });
+    });
+    // A search finds rows by their keys, a LATERAL table reads columns that are in no expression here.
+    let lateral = plan.sources.iter();
+    let lateral = lateral.fold(0, |slots, source| slots | source.lateral_slots());
+    let whole_slots = if plan.has_searches || plan.locks() {
+        u64::MAX
+    } else {
+        lateral
+    };
+    let sources = plan.sources.iter().zip(read).enumerate();
+    let codec = sources.map(|(slot, (source, columns))| {
+        let is_whole = whole_slots & 1 << (slot & 63) != 0;
+        codec_of(source, columns, is_whole)
+    });
+    codec.collect()
+}
+
+/// The codec of a table of which these columns are read.
+fn codec_of(source: &Source, mut columns: Vec<usize>, is_whole: bool) -> SlotCodec<'_> {
+    let table = source.table().map(AsRef::as_ref);
+    columns.sort_unstable();
+    columns.dedup();
+    let few = |table: &Table| !is_whole && 2 * columns.len() <= table.columns.len();
+    SlotCodec {
+        columns: table
+            .filter(|table| few(table))
+            .map(|table| RowProjection::new(table, &columns)),
+        table,
     }
-    Ok(())
+}
+
+impl<'h> SlotCodec<'h> {
+    /// Appends a slot, for [`SlotCodec::decode`].
+    pub(super) fn encode(&self, slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
+        match slot {
+            Slot::Null => out.push(NO_ROW),
+            Slot::Row(row) => {
+                if !self.push_columns(&row, out) {
+                    out.push(STORED);
+                    push_bytes(row.bytes(), out)?;
+                }
+            }
+            Slot::Keyed(keyed) => {
+                if !self.push_columns(&keyed.row, out) {
+                    out.push(KEYED);
+                    push_bytes(keyed.key, out)?;
+                    push_bytes(keyed.row.bytes(), out)?;
+                }
+            }
+            Slot::Values(values) => {
+                out.push(VALUES);
+                push_length(values.len(), out)?;
+                values.iter().for_each(|v| rowstore::write(*v, out));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the columns of a row that are written. Returns false if it must be written whole.
+    fn push_columns(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(columns) = &self.columns else {
+            return false;
+        };
+        let start = out.len();
+        out.extend_from_slice(&[COLUMNS, 0, 0, 0, 0]);
+        if !columns.append(row, out) {
+            out.truncate(start);
+            return false;
+        }
+        let length = u32::try_from(out.len() - start - 5).unwrap_or(u32::MAX);
+        if let Some(place) = out.get_mut(start + 1..start + 5) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        true
+    }
+
+    /// Removes a slot from the front of the bytes, which it borrows.
+    pub(super) fn decode<'a>(&'a self, rest: &mut &'a [u8], arena: &'a Bump) -> ExecResult<Slot<'a>>
+    where
+        'h: 'a,
+    {
+        let (kind, behind) = rest.split_first().ok_or_else(damaged)?;
+        *rest = behind;
+        Ok(match (*kind, self.table) {
+            (NO_ROW, _) => Slot::Null,
+            (STORED, Some(table)) => Slot::Row(RowRef::new(table, bytes(rest)?)?),
+            (KEYED, Some(table)) => {
+                let key = bytes(rest)?;
+                let row = RowRef::new(table, bytes(rest)?)?;
+                Slot::Keyed(arena.alloc(KeyedRow { key, row }))
+            }
+            (COLUMNS, _) => {
+                let columns = self.columns.as_ref().ok_or_else(damaged)?;
+                Slot::Row(columns.row(bytes(rest)?)?)
+            }
+            (VALUES, _) => {
+                let mut values = Values::new();
+                for _ in 0..length(rest)? {
+                    values.push(rowstore::read(rest).ok_or_else(damaged)?);
+                }
+                let values: &'a [ValueRef<'a>] = arena.alloc_slice_copy(&values);
+                Slot::Values(values)
+            }
+            _ => return Err(damaged()),
+        })
+    }
 }
 
 fn length(rest: &mut &[u8]) -> ExecResult<usize> {
@@ -73,35 +185,6 @@ fn bytes<'a>(rest: &mut &'a [u8]) -> ExecResult<&'a [u8]> {
     Ok(bytes)
 }
 
-/// Removes a slot from the front of the bytes, which it borrows. `table` is the stored table of the
-/// slot, if it is one.
-pub(super) fn decode<'a>(
-    table: Option<&'a Table>,
-    rest: &mut &'a [u8],
-    arena: &'a Bump,
-) -> ExecResult<Slot<'a>> {
-    let (kind, behind) = rest.split_first().ok_or_else(damaged)?;
-    *rest = behind;
-    Ok(match (*kind, table) {
-        (NO_ROW, _) => Slot::Null,
-        (STORED, Some(table)) => Slot::Row(RowRef::new(table, bytes(rest)?)?),
-        (KEYED, Some(table)) => {
-            let key = bytes(rest)?;
-            let row = RowRef::new(table, bytes(rest)?)?;
-            Slot::Keyed(arena.alloc(KeyedRow { key, row }))
-        }
-        (VALUES, _) => {
-            let mut values = Values::new();
-            for _ in 0..length(rest)? {
-                values.push(rowstore::read(rest).ok_or_else(damaged)?);
-            }
-            let values: &'a [ValueRef<'a>] = arena.alloc_slice_copy(&values);
-            Slot::Values(values)
-        }
-        _ => return Err(damaged()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,27 +198,32 @@ mod tests {
             ValueRef::Bytes(b"text"),
             ValueRef::UInt(u64::MAX),
         ];
+        let codec = SlotCodec::default();
         let mut out = Vec::new();
         for slot in [Slot::Null, Slot::Values(&values), Slot::Values(&[])] {
-            encode(slot, &mut out).unwrap();
+            codec.encode(slot, &mut out).unwrap();
         }
         let mut rest = out.as_slice();
         assert!(matches!(
-            decode(None, &mut rest, &arena).unwrap(),
+            codec.decode(&mut rest, &arena).unwrap(),
             Slot::Null
         ));
-        let Slot::Values(read) = decode(None, &mut rest, &arena).unwrap() else {
+        let Slot::Values(read) = codec.decode(&mut rest, &arena).unwrap() else {
             panic!("no values");
         };
         assert_eq!(read, values);
-        let Slot::Values([]) = decode(None, &mut rest, &arena).unwrap() else {
+        let Slot::Values([]) = codec.decode(&mut rest, &arena).unwrap() else {
             panic!("no empty list");
         };
-        assert!(decode(None, &mut rest, &arena).is_err());
+        assert!(codec.decode(&mut rest, &arena).is_err());
         // A stored row needs its table, and no prefix of a list is a list.
-        assert!(decode(None, &mut [STORED, 0, 0, 0, 0].as_slice(), &arena).is_err());
+        assert!(
+            codec
+                .decode(&mut [STORED, 0, 0, 0, 0].as_slice(), &arena)
+                .is_err()
+        );
         out.truncate(out.len() - 6);
         let mut cut = out.get(1..).unwrap();
-        assert!(decode(None, &mut cut, &arena).is_err());
+        assert!(codec.decode(&mut cut, &arena).is_err());
     }
 }

@@ -120,42 +120,32 @@ fn is_memcomparable(ty: &ColumnType) -> bool {
 fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.push(0),
-        ValueRef::Int(v) => {
-            out.push(if v < 0 { 1 } else { 2 });
-            out.extend_from_slice(&v.to_be_bytes());
-        }
-        ValueRef::UInt(v) => {
-            out.push(2);
-            out.extend_from_slice(&v.to_be_bytes());
-        }
+        ValueRef::Int(v) => append_word(if v < 0 { 1 } else { 2 }, v.cast_unsigned(), out),
+        ValueRef::UInt(v) => append_word(2, v, out),
         ValueRef::Double(v) => {
             let bits = (v + 0.0).to_bits();
             let ordered = match bits >> 63 {
                 1 => !bits,
                 _ => bits | 1 << 63,
             };
-            out.push(1);
-            out.extend_from_slice(&ordered.to_be_bytes());
+            append_word(1, ordered, out);
         }
         ValueRef::Bytes(text) => {
             out.push(1);
             ty.collation.self_delimiting_key(text, out);
         }
-        ValueRef::Date(v) => {
-            out.push(1);
-            out.extend_from_slice(&v.at_midnight().packed().to_be_bytes());
-        }
-        ValueRef::DateTime(v) => {
-            out.push(1);
-            out.extend_from_slice(&v.packed().to_be_bytes());
-        }
-        ValueRef::Time(v) => {
-            out.push(1);
-            let flipped = v.as_micros() as u64 ^ 1 << 63;
-            out.extend_from_slice(&flipped.to_be_bytes());
-        }
+        ValueRef::Date(v) => append_word(1, v.at_midnight().packed(), out),
+        ValueRef::DateTime(v) => append_word(1, v.packed(), out),
+        ValueRef::Time(v) => append_word(1, v.as_micros() as u64 ^ 1 << 63, out),
         ValueRef::Decimal(v) => append_decimal(v, ty.decimals, out),
     }
+}
+
+/// Appends a flag byte and a number, most significant byte first; all nine bytes at once.
+#[inline]
+fn append_word(flag: u8, number: u64, out: &mut Vec<u8>) {
+    let both = u128::from(flag) << 64 | u128::from(number);
+    out.extend_from_slice(both.to_be_bytes().last_chunk::<9>().unwrap_or(&[0; 9]));
 }
 
 /// Appends a decimal as the greatest multiple of `10^-scale` that is not above it, and the remainder, if
@@ -166,8 +156,7 @@ fn append_decimal(v: Decimal, scale: u8, out: &mut Vec<u8>) {
         out.push(if v.is_negative() { 1 } else { 3 });
         return v.append_ordered(out);
     };
-    out.push(2);
-    out.extend_from_slice(&(whole as u64 ^ 1 << 63).to_be_bytes());
+    append_word(2, whole as u64 ^ 1 << 63, out);
     match rest {
         None => out.push(0),
         Some(rest) => {

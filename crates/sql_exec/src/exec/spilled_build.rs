@@ -27,7 +27,7 @@ use super::join::{BATCH, Candidates, Tuple};
 use super::partitioned_join::{FAN_OUT, hash_key, partition_of};
 use super::profile::SpillSize;
 use super::record_sort::ByBytes;
-use super::slot_codec::{damaged, decode, encode};
+use super::slot_codec::{SlotCodec, damaged};
 use super::spill::partitions::{Partition, PartitionWriter};
 use super::spill::records::{Position, RecordFile, RecordReader, RecordWriter};
 use super::spill::sorter::Sorter;
@@ -40,7 +40,6 @@ use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
-use porpoise_rows::catalog::Table;
 use std::hash::BuildHasher;
 
 /// Block size in bytes: where the rows found are far apart, one block is read for each.
@@ -54,7 +53,7 @@ const MIN_CHARGED_BATCH: usize = 1 << 10;
 
 /// A build side while it is written.
 pub(super) struct SpillingBuild<'h> {
-    table: Option<&'h Table>,
+    codec: &'h SlotCodec<'h>,
     keys: &'h [HashKey],
     files: Files,
     /// Whether all keys could be encoded.
@@ -76,10 +75,10 @@ enum Files {
 }
 
 impl<'h> SpillingBuild<'h> {
-    /// Creates empty files; `table` is the stored table, if it is one. A partitioned build side
-    /// serves a join whose rows may come in any order.
+    /// Creates empty files for the rows of a slot. A partitioned build side serves a join whose rows
+    /// may come in any order.
     pub(super) fn new(
-        table: Option<&'h Table>,
+        codec: &'h SlotCodec<'h>,
         keys: &'h [HashKey],
         is_partitioned: bool,
         states: &States,
@@ -94,7 +93,7 @@ impl<'h> SpillingBuild<'h> {
             }
         };
         Ok(SpillingBuild {
-            table,
+            codec,
             keys,
             files,
             is_keyed: !keys.is_empty(),
@@ -114,10 +113,8 @@ impl<'h> SpillingBuild<'h> {
     ) -> ExecResult<()> {
         let is_null = self.encode_key(tuple, cx)?;
         self.row.clear();
-        encode(
-            tuple.get(slot).copied().unwrap_or(Slot::Null),
-            &mut self.row,
-        )?;
+        let row = tuple.get(slot).copied().unwrap_or(Slot::Null);
+        self.codec.encode(row, &mut self.row)?;
         match &mut self.files {
             Files::Indexed { rows, index } => {
                 let position = rows.add(&[], &self.row)?;
@@ -174,7 +171,7 @@ impl<'h> SpillingBuild<'h> {
             }),
         };
         Ok(SpilledBuild {
-            table: self.table,
+            codec: self.codec,
             files,
         })
     }
@@ -305,7 +302,7 @@ fn hash_of(key: &[u8]) -> u64 {
 
 /// A build side in temporary files.
 pub(super) struct SpilledBuild<'h> {
-    table: Option<&'h Table>,
+    codec: &'h SlotCodec<'h>,
     files: BuildFiles,
 }
 
@@ -434,7 +431,7 @@ impl<'h> SpilledBuild<'h> {
             reader.seek(position)?;
             let mut bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
             if let Some(place) = rows.get_mut(at) {
-                *place = decode(self.table, &mut bytes, arena)?;
+                *place = self.codec.decode(&mut bytes, arena)?;
             }
         }
         Ok(rows)
@@ -457,12 +454,12 @@ impl<'h> SpilledBuild<'h> {
             while reader.advance()? {
                 pacer.tick()?;
                 scratch.reset();
-                let slot = decode(self.table, &mut reader.value(), &scratch)?;
+                let slot = self.codec.decode(&mut reader.value(), &scratch)?;
                 match decide(slot)? {
                     Decision::NoMatch => {}
                     Decision::Match => {
                         let mut bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
-                        keep(decode(self.table, &mut bytes, arena)?);
+                        keep(self.codec.decode(&mut bytes, arena)?);
                     }
                     Decision::Stop => return Ok(()),
                 }

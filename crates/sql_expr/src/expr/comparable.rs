@@ -25,13 +25,11 @@ pub fn append_comparable(
         }
         (CompareAs::Decimal, _) => {
             let number = convert::decimal(value, ty, cx)?;
-            number.normalized().write_text(out);
-            out.push(0);
+            number.append_hashable(out);
         }
         (CompareAs::Number, _) => {
             let number = convert::exact_number(value, ty, cx)?;
-            number.normalized().write_text(out);
-            out.push(0);
+            number.append_hashable(out);
         }
         (CompareAs::Double, _) => {
             let number = convert::double(value, ty, cx)?;

@@ -348,7 +348,24 @@ const STACK_RESERVE: usize = 64 * 1024;
 /// # Errors
 /// MySQL's conditions: 1690 out of range, 1292 and others in strict mode, 1436 if the stack is
 /// exhausted.
+#[inline]
 pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    // Most expressions are columns. Their values go directly to the caller's memory: a result is six
+    // words, which stall the processor if they are copied right after they were written one by one.
+    if let ExprKind::Column {
+        slot,
+        column,
+        load: Load::Plain,
+    } = &e.kind
+        && let Some(slot) = row.get(*slot)
+    {
+        return large::complete_value(slot, *column);
+    }
+    eval_any(e, row, cx)
+}
+
+/// As [`eval`], for any expression.
+fn eval_any<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Column { slot, column, load } => {
             let stored = match row.get(*slot) {

@@ -26,15 +26,26 @@ fn overflow_row<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
 ///
 /// # Errors
 /// An internal error for an overflow value that was not fetched.
-#[inline]
 pub(super) fn complete_value<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> {
-    if let Some(row) = overflow_row(slot)
-        && let Some(large) = row.overflow_column(column)
+    match slot {
+        Slot::Values(values) => Ok(values.get(column).copied().unwrap_or(ValueRef::Null)),
+        Slot::Row(row) if !row.has_overflow() => Ok(row.get(column)),
+        Slot::Keyed(keyed) if !keyed.row.has_overflow() => Ok(keyed.row.get(column)),
+        Slot::Null => Ok(ValueRef::Null),
+        Slot::Row(row) => complete_value_of(*row, column),
+        Slot::Keyed(keyed) => complete_value_of(keyed.row, column),
+    }
+}
+
+/// As [`complete_value`], of a row with overflow values.
+#[cold]
+fn complete_value_of(row: RowRef<'_>, column: usize) -> Result<ValueRef<'_>> {
+    if let Some(large) = row.overflow_column(column)
         && !large.head.whole(large.present)
     {
         return Err(SqlError::internal("a large value that was not fetched"));
     }
-    Ok(slot.get(column))
+    Ok(row.get(column))
 }
 
 /// The prefix stored in the row, if column `arg` has an overflow value.

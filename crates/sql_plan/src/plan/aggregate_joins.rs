@@ -102,7 +102,7 @@ fn joined_value(e: &Expr, from: &mut From, statistics: &dyn StatisticsSource) ->
     let dependent = plan_of(&test.query).ok()?;
     let candidate = candidate(test, dependent)?;
     let (empty, correlations) = (candidate.empty, &candidate.correlations);
-    let plan = grouped(candidate.query, correlations).plan(statistics);
+    let plan = grouped(candidate.query, correlations).plan_nested(statistics);
     if !is_cheaper(dependent, &plan, correlations, from, statistics) {
         return None;
     }

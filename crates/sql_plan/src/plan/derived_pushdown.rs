@@ -292,7 +292,7 @@ fn narrowed_query(
         }
     }
     let again = Arc::new(bound.clone());
-    let mut narrowed = bound.plan(statistics);
+    let mut narrowed = bound.plan_nested(statistics);
     for (at, item) in plan.items.iter().enumerate() {
         convert_item(&mut narrowed, at, &item.ty, item.nullable);
     }

@@ -12,6 +12,7 @@ use super::physical::{
 };
 use super::scan::LockSpec;
 use super::select::{Clauses, Item, PlanCx, limits};
+use super::windows::{RowOrder, first_sort};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
 use crate::bind::Aggregates;
 use crate::bind::query::Need;
@@ -51,7 +52,7 @@ pub(super) fn finish_with(
     bound.has_nested_locks = !cx.is_nested && cx.reads.has_locks.get();
     if cx.is_nested {
         let kept = Arc::new(bound.clone());
-        let mut plan = bound.plan(cx.statistics);
+        let mut plan = bound.plan_nested(cx.statistics);
         plan.bound = Some(kept);
         return Ok(plan);
     }
@@ -85,6 +86,19 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
         Some((order, purpose)) => (order, *purpose),
         None => (&[], Purpose::Sort),
     }
+}
+
+/// The order of a join's rows, by the operators that rely on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JoinOrder {
+    /// None does.
+    Any,
+    /// The rows have the order of ORDER BY.
+    Result,
+    /// The rows of a group, or rows that are equal under DISTINCT, are consecutive.
+    Groups,
+    /// The rows have the order of the first windows.
+    Windows,
 }
 
 /// A query whose names are resolved, before the optimizer's rules and the join order. It is kept in
@@ -189,14 +203,15 @@ fn bind_clauses(
 
 impl BoundQuery {
     /// Applies the rules, finds the join order, and builds the operators.
-    pub(super) fn plan(mut self, statistics: &dyn StatisticsSource) -> QueryPlan {
+    fn plan(mut self, statistics: &dyn StatisticsSource) -> QueryPlan {
         let columns = self.columns();
         let order = self.order_by.iter_mut().map(|key| &mut key.expr);
         // The keys of WITH ROLLUP are also in the select list.
         let groups = self.group_by.iter_mut().filter(|_| !self.rollup);
         use_generated_columns(&mut self.from, order.chain(groups), statistics);
         super::rules::rewrite_from(&mut self.from, statistics);
-        let (mut rows, adjacent) = self.join(statistics);
+        let (mut rows, order) = self.join(statistics);
+        let adjacent = order == JoinOrder::Groups;
         rows.lock(&self.lock);
         let locks = self.locks();
         rows = if self.grouped {
@@ -211,7 +226,10 @@ impl BoundQuery {
                 windows,
                 &mut self.items,
                 &mut self.order_by,
-                self.distinct,
+                RowOrder {
+                    is_presorted: order == JoinOrder::Windows,
+                    is_distinct: self.distinct,
+                },
             );
         }
         let distinct = match (self.distinct, adjacent && !self.grouped) {
@@ -219,7 +237,7 @@ impl BoundQuery {
             (true, true) => Some(DistinctMethod::Adjacent),
             (true, false) => Some(DistinctMethod::Hash),
         };
-        let keeps = self.grouped || self.has_nested_locks || locks;
+        let keeps = self.has_nested_locks || locks;
         let mut root = result_operator(rows, self.order_by, distinct, keeps);
         let cut = self.count.is_some() || self.offset.is_some();
         if cut {
@@ -238,6 +256,7 @@ impl BoundQuery {
             plan.count_found_rows();
         }
         plan.find_subqueries();
+        plan.needs_order = order == JoinOrder::Result || needs_row_order(&plan);
         super::placement::set_placement(&mut plan);
         super::rules::rewrite_plan(&mut plan, statistics);
         plan
@@ -277,6 +296,14 @@ impl BoundQuery {
             grouping::check_distinct(scope, items, &self.order_by, written, &self.aggregates)?;
         }
         Ok(())
+    }
+
+    /// As [`BoundQuery::plan`], for a query inside of another, which may add up doubles or concatenate
+    /// texts in the order of its rows.
+    pub(super) fn plan_nested(self, statistics: &dyn StatisticsSource) -> QueryPlan {
+        let mut plan = self.plan(statistics);
+        plan.needs_order = true;
+        plan
     }
 
     /// Whether rows are locked.
@@ -321,18 +348,20 @@ impl BoundQuery {
         }
     }
 
-    /// Plans the join. Also returns whether the rows of a group (or rows equal under DISTINCT) are
-    /// consecutive. An ORDER BY that the join provides is removed.
-    fn join(&mut self, statistics: &dyn StatisticsSource) -> (RowOperator, bool) {
+    /// Plans the join. Also returns which order of its rows the operators above use. An ORDER BY that
+    /// the join provides is removed.
+    fn join(&mut self, statistics: &dyn StatisticsSource) -> (RowOperator, JoinOrder) {
         if self.from.scope.sources.is_empty() {
-            return (RowOperator::SingleRow, false);
+            return (RowOperator::SingleRow, JoinOrder::Any);
         }
         let read = self.expressions().chain(self.aggregates.expressions());
         let needed = super::needed::needed_columns(&self.from, read);
         let each_row = self.yields_rows();
-        let groups = self.order_of_groups();
+        let (groups, windows) = (self.order_of_groups(), self.order_of_windows());
         let (order, purpose) = if each_row {
             (self.order_by.as_slice(), Purpose::Sort)
+        } else if !windows.is_empty() {
+            (windows.as_slice(), Purpose::Sort)
         } else {
             group_order(&groups)
         };
@@ -344,11 +373,26 @@ impl BoundQuery {
             needed: &needed,
             statistics,
         };
+        let is_wanted = !order.is_empty();
         let (rows, ordered) = join_tree(&self.from, &wanted);
         if ordered && (each_row || purpose == Purpose::SortedGroups) {
             self.order_by.clear();
         }
-        (rows, ordered && purpose != Purpose::Sort)
+        let order = match purpose {
+            _ if !ordered || !is_wanted => JoinOrder::Any,
+            Purpose::Groups | Purpose::SortedGroups => JoinOrder::Groups,
+            Purpose::Sort if each_row => JoinOrder::Result,
+            Purpose::Sort => JoinOrder::Windows,
+        };
+        (rows, order)
+    }
+
+    /// The row order in which the first windows need no sort; empty if they are computed over groups.
+    fn order_of_windows(&self) -> Vec<OrderKey> {
+        if self.grouped || !self.windowed {
+            return Vec::new();
+        }
+        first_sort(&self.aggregates.windows, &self.order_by)
     }
 
     /// Adds aggregation, and HAVING on its rows.
@@ -441,6 +485,21 @@ fn named_items(keys: &[ast::OrderItem<'_>], items: &[(String, Expr)]) -> Vec<Opt
         _ => None,
     };
     keys.iter().map(item_of).collect()
+}
+
+/// Whether rows of a query without ORDER BY must come in the order of the driving scan: expressions may
+/// depend on it, or no operator returns them in another order.
+fn needs_row_order(plan: &QueryPlan) -> bool {
+    let mut rows = plan.rows();
+    if let Some(RowOperator::Filter(filter)) = rows {
+        rows = Some(&filter.input);
+    }
+    let has_order = match rows {
+        Some(RowOperator::Join(_) | RowOperator::NestedJoin(_)) => false,
+        Some(RowOperator::Aggregate(groups)) => !matches!(groups.method, AggregateMethod::Hash),
+        _ => true,
+    };
+    has_order || !plan.is_fixed()
 }
 
 /// Conditions that read no row.

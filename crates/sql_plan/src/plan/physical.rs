@@ -97,6 +97,9 @@ pub struct QueryPlan {
     pub root: ResultOperator,
     /// Whether MySQL would merge the query into an outer one: it has no DISTINCT, LIMIT or groups.
     pub is_mergeable: bool,
+    /// Whether the order of the rows below the root matters: an ORDER BY was left out because they
+    /// have its order, or expressions are not deterministic. False only for joins and groups.
+    pub needs_order: bool,
     /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,
     /// Whether they contain searches of FULLTEXT indexes.
@@ -116,7 +119,7 @@ pub enum ResultOperator {
     PointLookup(Box<PointLookup>),
     /// Each row is sent as soon as it is found.
     Project(RowOperator),
-    /// Rows are buffered and sent at the end: groups, and rows of a statement that may restart.
+    /// Rows of a statement that may restart are buffered and sent at the end.
     Collect(RowOperator),
     /// Distinct rows are buffered and sent at the end.
     Distinct(Distinct),
@@ -366,6 +369,8 @@ pub struct Window {
 pub struct WindowPass {
     /// The sort keys; none where the order of the input will do.
     pub sort: Vec<OrderKey>,
+    /// Whether the input has the order of the sort keys, so that it is not sorted.
+    pub is_presorted: bool,
     /// The windows: partition and order of each are the leading sort keys.
     pub windows: Vec<WindowCalls>,
 }
@@ -382,10 +387,17 @@ pub struct WindowCalls {
 impl Window {
     /// Whether the operator passes no row on before it has all rows.
     pub(super) fn keeps_input(&self) -> bool {
-        self.passes.first().is_some_and(|pass| {
-            // Without a sort there is one partition.
-            !pass.sort.is_empty() || !pass.windows.first().is_none_or(WindowCalls::streams)
-        })
+        let buffers_all = |over: &WindowCalls| !over.streams() && over.window.partition.is_empty();
+        self.passes
+            .first()
+            .is_some_and(|pass| pass.is_sorted() || pass.windows.first().is_some_and(buffers_all))
+    }
+}
+
+impl WindowPass {
+    /// Whether the input is sorted.
+    pub fn is_sorted(&self) -> bool {
+        !self.sort.is_empty() && !self.is_presorted
     }
 }
 
@@ -429,6 +441,7 @@ impl QueryPlan {
             columns: Vec::new(),
             root,
             is_mergeable: false,
+            needs_order: true,
             has_subqueries: false,
             has_searches: false,
             nested_tables: Vec::new(),

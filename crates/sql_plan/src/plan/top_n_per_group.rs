@@ -108,7 +108,7 @@ fn only_window(window: &Window) -> Option<&WindowCalls> {
     let [over] = pass.windows.as_slice() else {
         return None;
     };
-    (over.streams() && !pass.sort.is_empty()).then_some(over)
+    (over.streams() && pass.is_sorted()).then_some(over)
 }
 
 /// An upper bound of a column.

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Windows with more keys are assigned first. A query's ORDER BY that the last sort provides is
-//! removed.
+//! removed. The first sort is left out where the access path of the driving scan has its order
+//! ([`first_sort`]).
 //!
 //! Windows without keys see the rows in their given order where that matters, as in MySQL: they come before all
 //! sorts or, if no window needs a sort, after that of ORDER BY.
@@ -21,7 +22,7 @@ use super::grouping::is_same_expr;
 use super::physical::{RowOperator, Window, WindowCalls, WindowPass};
 use super::select::Item;
 use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction, Windows};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, Load};
 
 /// Adds window functions above the rows or groups, and makes the select list and ORDER BY read
 /// their results.
@@ -30,7 +31,7 @@ pub(super) fn add_window_functions(
     windows: Windows,
     items: &mut [Item],
     order_by: &mut Vec<OrderKey>,
-    distinct: bool,
+    order: RowOrder,
 ) -> RowOperator {
     let aggregates = input.aggregate().map_or(0, |aggregate| {
         let keys = if aggregate.rollup {
@@ -40,15 +41,14 @@ pub(super) fn add_window_functions(
         };
         aggregate.calls.len() + keys
     });
-    let mut passes = passes(&windows, order_by);
-    if let Some(at) = passes.iter().rposition(|pass| provides(pass, order_by)) {
-        let last = passes.remove(at);
-        passes.push(last);
-        if !distinct {
-            order_by.clear();
-        }
+    let (passes, provides_order) = passes(&windows, order_by);
+    if provides_order && !order.is_distinct {
+        order_by.clear();
     }
-    let (passes, positions) = with_calls(passes, windows);
+    let (mut passes, positions) = with_calls(passes, windows);
+    if let Some(first) = passes.first_mut() {
+        first.is_presorted = order.is_presorted;
+    }
     let items = items.iter_mut().map(|item| &mut item.expr);
     let exprs = items.chain(order_by.iter_mut().map(|key| &mut key.expr));
     let mut carried = Vec::new();
@@ -68,6 +68,34 @@ pub(super) fn add_window_functions(
         aggregates,
         input,
     }))
+}
+
+/// The order of the rows below window functions, and the use of their order above.
+#[derive(Clone, Copy)]
+pub(super) struct RowOrder {
+    /// Whether the rows have the order of the first sort.
+    pub(super) is_presorted: bool,
+    /// Whether DISTINCT above may change the order.
+    pub(super) is_distinct: bool,
+}
+
+/// The keys of the first sort, if an index may have their order; else none. A TIMESTAMP is not
+/// among them: equal local times need not be neighbours when clocks are set back.
+pub(super) fn first_sort(windows: &Windows, order_by: &[OrderKey]) -> Vec<OrderKey> {
+    let is_stored = |key: &OrderKey| {
+        matches!(
+            key.expr.kind,
+            ExprKind::Column {
+                load: Load::Plain,
+                ..
+            }
+        )
+    };
+    let (passes, _) = passes(windows, order_by);
+    let first = passes.into_iter().next().map(|pass| pass.sort);
+    first
+        .filter(|sort| sort.iter().all(is_stored))
+        .unwrap_or_default()
 }
 
 /// A sort, and the positions of the windows that it serves.
@@ -93,8 +121,21 @@ fn depends_on_order(windows: &Windows, at: usize) -> bool {
     window.is_some_and(|window| !whole(window) || !calls.all(is_aggregate))
 }
 
-/// The sorts, in the order of the first windows that they serve; windows that need the given order come before them.
-fn passes(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
+/// The sorts, in the order of the first windows that they serve; but one that provides the order of
+/// ORDER BY is the last. Also returns whether there is one.
+fn passes(windows: &Windows, order_by: &[OrderKey]) -> (Vec<SharedSort>, bool) {
+    let mut passes = shared_sorts(windows, order_by);
+    let provider = passes.iter().rposition(|pass| provides(pass, order_by));
+    if let Some(at) = provider {
+        let last = passes.remove(at);
+        passes.push(last);
+    }
+    (passes, provider.is_some())
+}
+
+/// The sorts, in the order of the first windows that they serve; windows that need the given order come before
+/// them.
+fn shared_sorts(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
     let (unsorted, shared): (Vec<usize>, Vec<usize>) =
         (0..windows.windows.len()).partition(|at| depends_on_order(windows, *at));
     let mut longest: Vec<(usize, &BoundWindow)> = shared
@@ -193,6 +234,7 @@ fn with_calls(passes: Vec<SharedSort>, windows: Windows) -> (Vec<WindowPass>, Ve
         all.push(WindowPass {
             windows: own.collect(),
             sort: pass.sort,
+            is_presorted: false,
         });
     }
     (all, positions)

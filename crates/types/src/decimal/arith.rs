@@ -85,21 +85,13 @@ impl Decimal {
         let scale = (wanted.div_ceil(GROUP) * GROUP).min(u32::from(MAX_SCALE));
         let negative = self.negative != other.negative;
         // a / 10^sa / (b / 10^sb) = (a * 10^(scale - sa + sb)) / b / 10^scale
-        let shift = scale + u32::from(other.scale);
-        let numerator = self
-            .magnitude
-            .times_wide(&Wide::pow10(shift.saturating_sub(u32::from(self.scale))));
+        let shift = (scale + u32::from(other.scale)).saturating_sub(u32::from(self.scale));
+        let unit = Wide::pow10(shift);
         let scale = u8::try_from(scale).unwrap_or(MAX_SCALE);
-        let (quotient, _) = match (
-            numerator
-                .is_low()
-                .then(|| numerator.low().small())
-                .flatten(),
-            other.magnitude.small(),
-        ) {
-            (Some(n), Some(d)) => (Product::from_wide(&Wide::from(n / d)), Wide::ZERO),
-            _ => numerator.div_rem(&other.magnitude),
-        };
+        if let Some(quotient) = divide_small(&self.magnitude, &unit, &other.magnitude) {
+            return Decimal::fit(Wide::from(quotient), negative, scale).map(Some);
+        }
+        let (quotient, _) = self.magnitude.times_wide(&unit).div_rem(&other.magnitude);
         fit_product(quotient, negative, scale).map(Some)
     }
 
@@ -245,6 +237,16 @@ fn align(a: Decimal, b: Decimal) -> Result<(Wide, Wide, u8), DecimalError> {
         }
     };
     Ok((at(a), at(b), scale))
+}
+
+/// `a * unit / b`, if the product fits 128 bits. `b` must not be zero.
+fn divide_small(a: &Wide, unit: &Wide, b: &Wide) -> Option<u128> {
+    let numerator = a.small()?.checked_mul(unit.small()?)?;
+    let divisor = b.small()?;
+    Some(match (u64::try_from(numerator), u64::try_from(divisor)) {
+        (Ok(numerator), Ok(divisor)) => u128::from(numerator / divisor),
+        _ => numerator / divisor,
+    })
 }
 
 /// Integer quotient and remainder of the magnitudes, and the remainder's scale.

@@ -11,6 +11,11 @@ use super::{Decimal, MAX_SCALE};
 /// Sign and exponent byte of zero.
 const ZERO: u8 = 0x80;
 
+/// Bits beside the scale in the first byte of the form for hash tables: below zero, and more than 64
+/// bits.
+const NEGATIVE: u8 = 0x80;
+const LONG: u8 = 0x40;
+
 /// Size of a buffer for the digits of a magnitude.
 const DIGITS: usize = 80;
 
@@ -49,6 +54,23 @@ impl Decimal {
         };
         let magnitude = Wide::from_be_bytes(*magnitude);
         (*scale <= MAX_SCALE).then(|| Decimal::raw(magnitude, *negative != 0, *scale))
+    }
+
+    /// Appends a form for hash tables, which is equal for equal numbers and prefix-free: sign and scale
+    /// without trailing zeros in one byte, then the magnitude in 8 or 32 bytes.
+    pub fn append_hashable(self, out: &mut Vec<u8>) {
+        let number = self.normalized();
+        let head = number.scale | if number.negative { NEGATIVE } else { 0 };
+        match number.magnitude.word() {
+            Some(word) => {
+                out.push(head);
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            None => {
+                out.push(head | LONG);
+                out.extend_from_slice(&number.magnitude.to_be_bytes());
+            }
+        }
     }
 
     /// Appends the memory-comparable form, which is equal for equal numbers.

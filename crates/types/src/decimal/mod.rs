@@ -210,6 +210,14 @@ impl Decimal {
     /// number without trailing zeros after the point.
     #[must_use]
     pub fn normalized(self) -> Decimal {
+        if let Some(mut word) = self.magnitude.word() {
+            let mut scale = self.scale;
+            while scale > 0 && word.is_multiple_of(10) {
+                word /= 10;
+                scale -= 1;
+            }
+            return Decimal::raw(Wide::from(u128::from(word)), self.negative, scale);
+        }
         let mut d = self;
         while d.scale > 0 {
             let (quotient, remainder) = d.magnitude.div_rem_pow10(1);
@@ -294,7 +302,8 @@ impl Decimal {
             .fold(0, |raw, byte| raw << 8 | u64::from(*byte));
         let half = 1u64 << (8 * bytes.len() - 1);
         let magnitude = raw.abs_diff(half);
-        (magnitude < 10u64.checked_pow(u32::from(precision))?)
+        let limit = Wide::pow10(u32::from(precision)).word()?;
+        (magnitude < limit)
             .then(|| Decimal::raw(Wide::from(u128::from(magnitude)), raw < half, scale))
     }
 }

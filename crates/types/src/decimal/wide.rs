@@ -38,13 +38,19 @@ const POW10: [Wide; 78] = {
 /// Quotient and remainder of words, least significant first, by a nonzero word.
 fn div_rem_word<const N: usize>(words: &[u64; N], divisor: u64) -> ([u64; N], u64) {
     let mut out = [0; N];
-    let mut rest = 0u128;
+    let mut rest = 0u64;
     for i in (0..N).rev() {
-        let v = rest << 64 | u128::from(words[i]);
+        // The leading words of small numbers: a division of 128 bits takes several times as long.
+        if rest == 0 {
+            out[i] = words[i] / divisor;
+            rest = words[i] % divisor;
+            continue;
+        }
+        let v = u128::from(rest) << 64 | u128::from(words[i]);
         out[i] = (v / u128::from(divisor)) as u64;
-        rest = v % u128::from(divisor);
+        rest = (v % u128::from(divisor)) as u64;
     }
-    (out, rest as u64)
+    (out, rest)
 }
 
 /// The quotient of words by 10^n, 19 digits at a time.
@@ -81,6 +87,12 @@ impl Wide {
     pub(super) fn small(&self) -> Option<u128> {
         (self.0[2] == 0 && self.0[3] == 0)
             .then(|| u128::from(self.0[0]) | u128::from(self.0[1]) << 64)
+    }
+
+    /// The value if it fits 64 bits.
+    #[inline]
+    pub(super) fn word(&self) -> Option<u64> {
+        (self.0[1] == 0 && self.0[2] == 0 && self.0[3] == 0).then_some(self.0[0])
     }
 
     pub(super) fn bits(&self) -> u32 {
@@ -174,6 +186,10 @@ impl Wide {
     }
 
     pub(super) fn div_rem_pow10(&self, n: u32) -> (Wide, Wide) {
+        if n <= 19 {
+            let (quotient, rest) = self.div_rem_word(Wide::pow10(n).0[0]);
+            return (quotient, Wide([rest, 0, 0, 0]));
+        }
         let quotient = self.div_pow10(n);
         (quotient, self.minus(&quotient.times_pow10(n)))
     }

@@ -108,6 +108,19 @@ impl Path {
         found
     }
 
+    /// The value that it selects, if it cannot select several ([`Path::is_multiple`]).
+    #[must_use]
+    pub fn select_single<'j>(&self, document: &'j Json) -> Option<&'j Json> {
+        self.steps
+            .iter()
+            .try_fold(document, |value, step| match (step, value) {
+                (Step::Member(name), Json::Object(members)) => members.get(name),
+                (Step::Element(index), Json::Array(items)) => items.get(index.at(items.len())?),
+                (Step::Element(index), other) if index.at(1) == Some(0) => Some(other),
+                _ => None,
+            })
+    }
+
     /// Whether it selects anything.
     #[must_use]
     pub fn exists(&self, document: &Json) -> bool {
@@ -376,7 +389,11 @@ mod tests {
     fn found(document: &str, path: &str) -> String {
         let document = parse(document.as_bytes()).unwrap();
         let path = Path::parse(path.as_bytes()).unwrap();
-        let values = path.select(&document).into_iter();
+        let values = path.select(&document);
+        if !path.is_multiple() {
+            assert_eq!(path.select_single(&document), values.first().copied());
+        }
+        let values = values.into_iter();
         let texts = values.map(|v| String::from_utf8(v.to_text()).unwrap());
         texts.collect::<Vec<_>>().join(";")
     }

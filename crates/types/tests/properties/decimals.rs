@@ -105,6 +105,28 @@ proptest! {
     }
 
     #[test]
+    fn hashable_forms_are_equal_for_equal_numbers(a in decimal(65, 30), b in decimal(4, 3), more in 0u8..10) {
+        let form = |d: Decimal| {
+            let mut bytes = Vec::new();
+            d.append_hashable(&mut bytes);
+            bytes
+        };
+        let scale = (a.scale() + more).min(30);
+        if let Ok(longer) = a.rescale(scale) {
+            prop_assert_eq!(form(longer), form(a));
+        }
+        prop_assert_eq!(form(a) == form(b), a.cmp_value(&b).is_eq());
+        prop_assert_eq!(form(a.neg()) == form(a), a.is_zero());
+        let text = a.to_string();
+        let shortest = if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            &text
+        };
+        prop_assert_eq!(a.normalized().to_string(), shortest);
+    }
+
+    #[test]
     fn doubles_are_nearest(d in decimal(40, 20)) {
         let wanted: f64 = d.to_string().parse().unwrap();
         prop_assert_eq!(d.to_f64(), wanted);

@@ -65,8 +65,7 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
             out.push(2);
             // Rounded to the digits of its column: values that are displayed alike are equal.
             let d = d.round(ty.decimals).unwrap_or(d);
-            d.normalized().write_text(out);
-            out.push(0);
+            d.append_hashable(out);
         }
         ValueRef::Int(v) if v < 0 => {
             out.push(3);
@@ -523,8 +522,14 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// Pushes a row for every group, with the results of the aggregates.
-    fn finish(mut self, exec: &mut Exec<'_>, consume: &mut Consumer<'_>) -> ExecResult<()> {
+    /// Pushes a row for every group, with the results of the aggregates; in the order of the first rows
+    /// of groups if the consumer needs it.
+    fn finish(
+        mut self,
+        is_ordered: bool,
+        exec: &mut Exec<'_>,
+        consume: &mut Consumer<'_>,
+    ) -> ExecResult<()> {
         let plan = self.plan;
         if let Some(finished) = self.spilled_results.take()
             && !finished.send(plan, &self.read, exec, consume)?
@@ -564,11 +569,7 @@ impl<'p> Groups<'p> {
                 results.push(accumulator.finish(aggregate, exec.env)?);
             }
             if plan.rollup {
-                let kept = group.keys.len();
-                results.extend(group.keys);
-                let all = plan.group_by.len();
-                results.extend((kept..all).map(|_| Value::Null));
-                results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
+                push_rollup_keys(plan, group.keys, &mut results);
             }
             let refs: smallvec::SmallVec<[ValueRef<'_>; 8]> =
                 results.iter().map(Value::as_ref).collect();
@@ -588,10 +589,19 @@ impl<'p> Groups<'p> {
             }
         }
         if let Some(spilled) = self.spilled_groups {
-            spilled.send(plan, &self.read, exec, consume)?;
+            spilled.send(plan, &self.read, is_ordered, exec, consume)?;
         }
         Ok(())
     }
+}
+
+/// Appends what a row of a ROLLUP has after the results of aggregates: its keys, and for each key
+/// whether the row is summed over it.
+fn push_rollup_keys(plan: &Aggregate, keys: Vec<Value>, results: &mut Vec<Value>) {
+    let (kept, all) = (keys.len(), plan.group_by.len());
+    results.extend(keys);
+    results.extend((kept..all).map(|_| Value::Null));
+    results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
 }
 
 /// Aggregates the input and pushes one row for each group.
@@ -615,12 +625,12 @@ pub(super) fn run(
             };
             let is_ordered =
                 matches!(aggregate.method, AggregateMethod::Stream) || aggregate.depends_on_order();
-            let demand = if is_ordered {
+            let wanted = if is_ordered {
                 Demand::ALL
             } else {
                 Demand::UNORDERED
             };
-            rows::run(plan, &aggregate.input, demand, exec, &mut add)?;
+            rows::run(plan, &aggregate.input, wanted, exec, &mut add)?;
         }
         AggregateMethod::CountRows => {
             if let Some(input) = rows::below_one_time_filter(&aggregate.input, exec)? {
@@ -637,7 +647,7 @@ pub(super) fn run(
         }
     }
     exec.end_part(aggregate, Role::Group, 1, groups.count(), since);
-    groups.finish(exec, consume)
+    groups.finish(demand.is_ordered, exec, consume)
 }
 
 /// Number of rows of a scan, counted in the engine without reading them.

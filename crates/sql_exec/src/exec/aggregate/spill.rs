@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  rows --> groups in memory        those that came first, as long as their states have a fixed size
-//!      \--> sorter by group key --> one group after the other --> sorter by first row --> consumer
+//!      \--> sorter by group key --> one group after the other ---------------------------> consumer
+//!                                                             \--> sorter by first row --/
 //! ```
 //!
 //! A row of any other group is written with the arguments of the aggregates, which are evaluated
@@ -13,7 +14,8 @@
 //!
 //! Invariants:
 //! 1. Only one spilled group at a time is in memory.
-//! 2. Groups are returned in the order of their first rows.
+//! 2. Groups are returned in the order of their first rows if their consumer needs an order: in a
+//!    query inside of another, and below a LIMIT.
 //!
 //! Rejected: partitioning by hash (a group larger than memory needs recursion, and the order of
 //! groups needs a sort anyway); merging of partial states (sums of DOUBLE would depend on the
@@ -232,26 +234,37 @@ impl SpilledGroups {
         self.records.add(key, &self.record, states)
     }
 
-    /// Aggregates the groups and pushes them to the consumer.
+    /// Aggregates the groups and pushes them to the consumer; in the order of their first rows if
+    /// `is_ordered`.
     pub(super) fn send(
         self,
         plan: &Aggregate,
         read: &InputColumns,
+        is_ordered: bool,
         exec: &Exec<'_>,
         consume: &mut Consumer<'_>,
-    ) -> ExecResult<bool> {
+    ) -> ExecResult<()> {
         let states = exec.shared.states;
         let records = self.records;
         exec.note_spilled(plan, Role::Group, records.size());
         let mut records = records.finish(states)?;
-        let mut results = GroupResults::new();
         let mut group = SpilledGroup::new(plan);
+        let mut target = if is_ordered {
+            Target::Sorter(GroupResults::new())
+        } else {
+            Target::Consumer {
+                read,
+                arena: Bump::new(),
+                consume,
+            }
+        };
         let (mut count, since) = (0, exec.begin_part());
-        while records.advance()? {
+        let mut wants_more = true;
+        while wants_more && records.advance()? {
             let (key, record) = records.record();
             if count == 0 || group.key != key {
                 if count > 0 {
-                    group.finish(plan, &mut results, exec)?;
+                    wants_more = group.finish(plan, &mut target, exec)?;
                 }
                 count += 1;
                 group.begin(key, record, plan, states)?;
@@ -259,12 +272,26 @@ impl SpilledGroups {
             group.add_record(record, plan, &self.calls, exec)?;
         }
         records.close(states);
-        if count > 0 {
-            group.finish(plan, &mut results, exec)?;
+        if count > 0 && wants_more {
+            group.finish(plan, &mut target, exec)?;
         }
         exec.end_part(plan, Role::Group, 0, count, since);
-        results.send(plan, read, exec, consume)
+        match target {
+            Target::Sorter(results) => results.send(plan, read, exec, consume).map(|_| ()),
+            Target::Consumer { .. } => Ok(()),
+        }
     }
+}
+
+/// The destination of groups.
+enum Target<'t, 'c> {
+    /// They are sorted by their first rows.
+    Sorter(GroupResults),
+    Consumer {
+        read: &'t InputColumns,
+        arena: Bump,
+        consume: &'t mut Consumer<'c>,
+    },
 }
 
 /// The spilled group that is being aggregated.
@@ -347,13 +374,13 @@ impl SpilledGroup {
         Ok(())
     }
 
-    /// Adds the group's results, and removes its rows.
+    /// Passes the group's results on, and removes its rows. Returns whether more groups are wanted.
     fn finish(
         &mut self,
         plan: &Aggregate,
-        results: &mut GroupResults,
+        target: &mut Target<'_, '_>,
         exec: &Exec<'_>,
-    ) -> ExecResult<()> {
+    ) -> ExecResult<bool> {
         let states = exec.shared.states;
         self.results.clear();
         for (call, accumulator) in plan.calls.iter().zip(&mut self.accumulators) {
@@ -361,8 +388,31 @@ impl SpilledGroup {
             self.results.push(done.finish(call, exec.env)?);
         }
         states.release(states.used().saturating_sub(self.charged_before));
-        let write_first = |out: &mut Vec<u8>| out.extend_from_slice(&self.first);
-        Ok(results.add(self.number, write_first, &self.results, states)?)
+        match target {
+            Target::Sorter(sorter) => {
+                let write_first = |out: &mut Vec<u8>| out.extend_from_slice(&self.first);
+                sorter.add(self.number, write_first, &self.results, states)?;
+                Ok(true)
+            }
+            Target::Consumer {
+                read,
+                arena,
+                consume,
+            } => {
+                arena.reset();
+                let mut rest = self.first.as_slice();
+                let present = number(&mut rest).ok_or_else(damaged)?;
+                let first = values_of(rest, plan.first_row_columns.len());
+                let results: SmallVec<[ValueRef<'_>; 4]> =
+                    self.results.iter().map(Value::as_ref).collect();
+                let cx = EvalCx {
+                    aggregates: &results,
+                    ..cx_of(exec, arena)
+                };
+                let row = read.slots(present, first.iter().copied(), arena);
+                consume(row, &cx)
+            }
+        }
     }
 }
 

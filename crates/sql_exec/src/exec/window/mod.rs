@@ -10,7 +10,8 @@
 //! when the row arrives), the columns that expressions above read, and the results of aggregation.
 //! Records go through stages: a sort for each pass of the plan, and one stage for each window,
 //! which adds the results of its functions. A window whose results depend only on the rows before
-//! passes its records on at once; any other window buffers a partition ([`partition`]).
+//! passes its records on at once; any other window buffers a partition ([`partition`]). If the input
+//! has the order of the first sort, its keys are computed, and nothing is sorted.
 //!
 //! ```text
 //! record   inputs | non-empty slots (8) | carried columns | aggregates | results of windows ...
@@ -154,13 +155,15 @@ struct RowAt {
 struct Layout<'p> {
     /// The values that a record starts with.
     inputs: Vec<&'p Expr>,
-    /// Whether the first sort evaluates its keys over rows, not over records.
+    /// Whether the keys of the first sort are evaluated over rows, not over records.
     sorts_rows: bool,
     passes: Vec<Pass<'p>>,
 }
 
 struct Pass<'p> {
     sort: Vec<OrderKey>,
+    /// Whether records come in the order of the sort.
+    is_presorted: bool,
     /// Numbers of leading sort keys that windows compare, ascending.
     cuts: Vec<usize>,
     windows: Vec<Over<'p>>,
@@ -226,6 +229,7 @@ impl<'p> Layout<'p> {
             cuts.dedup();
             passes.push(Pass {
                 sort,
+                is_presorted: pass.is_presorted,
                 cuts,
                 windows,
             });
@@ -260,16 +264,25 @@ impl Over<'_> {
 
 /// A step on the way of the records.
 enum Stage<'p> {
+    /// Adds the sort keys to records that come in their order.
+    Keys(Box<KeyEncoder<'p>>),
     Sort(Box<SortStage<'p>>),
     Over(Box<OverStage<'p>>),
 }
 
-struct SortStage<'p> {
+/// Encodes the sort keys of a pass.
+struct KeyEncoder<'p> {
     keys: SortKeys<'p>,
     /// As in [`Pass`]; empty if keys are not memcomparable.
     cuts: &'p [usize],
-    sorter: Sorter<SortKeys<'p>>,
     key: Vec<u8>,
+    /// The ends of the cuts.
+    ends: Vec<u8>,
+}
+
+struct SortStage<'p> {
+    encoder: KeyEncoder<'p>,
+    sorter: Sorter<SortKeys<'p>>,
     /// Scratch buffer: the ends of the cuts, and the record.
     value: Vec<u8>,
 }
@@ -365,6 +378,10 @@ fn push(
 ) -> ExecResult<bool> {
     match stages.split_first_mut() {
         None => output.send(record, cx),
+        Some((Stage::Keys(encoder), rest)) => {
+            let key = encoder.of_record(record)?;
+            push(rest, record, key, cx, output)
+        }
         Some((Stage::Sort(sort), _)) => {
             sort.push(record, output.work(cx))?;
             Ok(true)
@@ -383,6 +400,7 @@ fn finish(
     let mut stages = stages;
     while let Some((stage, rest)) = std::mem::take(&mut stages).split_first_mut() {
         let own = match stage {
+            Stage::Keys(_) => SpillSize::default(),
             Stage::Sort(sort) => sort.finish(rest, cx, output)?,
             Stage::Over(over) => {
                 if !output.done {
@@ -397,51 +415,107 @@ fn finish(
     Ok(spilled)
 }
 
+impl<'p> KeyEncoder<'p> {
+    fn new(pass: &'p Pass<'p>) -> KeyEncoder<'p> {
+        let keys = SortKeys::new(&pass.sort);
+        KeyEncoder {
+            keys,
+            cuts: if keys.are_memcomparable() {
+                &pass.cuts
+            } else {
+                &[]
+            },
+            key: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Encodes memcomparable keys.
+    fn encode<'v>(
+        &mut self,
+        mut value_of: impl FnMut(&'p OrderKey) -> ExecResult<ValueRef<'v>>,
+    ) -> ExecResult<SortedKey<'_>> {
+        let KeyEncoder {
+            keys,
+            cuts,
+            key,
+            ends,
+        } = self;
+        key.clear();
+        ends.clear();
+        let mut cuts = cuts.iter().peekable();
+        let mut note_cut = |appended: usize, key: &[u8]| {
+            if cuts.next_if(|cut| **cut == appended).is_some() {
+                let end = u32::try_from(key.len()).unwrap_or(u32::MAX);
+                ends.extend_from_slice(&end.to_le_bytes());
+            }
+        };
+        note_cut(0, key);
+        for (at, own) in keys.keys().iter().enumerate() {
+            keys.append_value(at, value_of(own)?, key);
+            note_cut(at + 1, key);
+        }
+        Ok(SortedKey { key, ends })
+    }
+
+    /// Encodes the keys of a record, which are inputs of it; `None` if they are not memcomparable.
+    fn of_record(&mut self, record: &[u8]) -> ExecResult<Option<SortedKey<'_>>> {
+        if !self.keys.are_memcomparable() {
+            return Ok(None);
+        }
+        self.encode(|own| Ok(input(record, input_of(&own.expr))))
+            .map(Some)
+    }
+}
+
 impl<'p> SortStage<'p> {
+    fn new(pass: &'p Pass<'p>) -> SortStage<'p> {
+        let encoder = KeyEncoder::new(pass);
+        SortStage {
+            sorter: Sorter::new(encoder.keys),
+            encoder,
+            value: Vec::new(),
+        }
+    }
+
     /// Takes the next record.
     fn push(&mut self, record: &[u8], work: Work<'_>) -> ExecResult<()> {
-        if self.keys.are_memcomparable() {
-            let value_of = |own: &OrderKey| Ok(input(record, input_of(&own.expr)));
-            return self.add(record, value_of, work.states);
-        }
         let SortStage {
-            keys, sorter, key, ..
+            encoder,
+            sorter,
+            value,
         } = self;
+        if let Some(sorted) = encoder.of_record(record)? {
+            return SortStage::add(sorter, value, sorted, record, work.states);
+        }
+        let KeyEncoder { keys, key, .. } = encoder;
         key.clear();
         work.on(record, |row, cx| keys.append(row, cx, key))?;
         Ok(sorter.add(key, record, work.states)?)
     }
 
-    /// Adds a record with the values of its memcomparable keys.
-    fn add<'v>(
+    /// Takes the next record with the values of its memcomparable keys.
+    fn push_with<'v>(
         &mut self,
         record: &[u8],
-        mut value_of: impl FnMut(&'p OrderKey) -> ExecResult<ValueRef<'v>>,
+        value_of: impl FnMut(&'p OrderKey) -> ExecResult<ValueRef<'v>>,
         states: &States,
     ) -> ExecResult<()> {
-        let SortStage {
-            keys,
-            cuts,
-            sorter,
-            key,
-            value,
-        } = self;
-        key.clear();
+        let sorted = self.encoder.encode(value_of)?;
+        SortStage::add(&mut self.sorter, &mut self.value, sorted, record, states)
+    }
+
+    fn add(
+        sorter: &mut Sorter<SortKeys<'p>>,
+        value: &mut Vec<u8>,
+        sorted: SortedKey<'_>,
+        record: &[u8],
+        states: &States,
+    ) -> ExecResult<()> {
         value.clear();
-        let mut cuts = cuts.iter().peekable();
-        let mut note_cut = |appended: usize, key: &[u8], value: &mut Vec<u8>| {
-            if cuts.next_if(|cut| **cut == appended).is_some() {
-                let end = u32::try_from(key.len()).unwrap_or(u32::MAX);
-                value.extend_from_slice(&end.to_le_bytes());
-            }
-        };
-        note_cut(0, key, value);
-        for (at, own) in keys.keys().iter().enumerate() {
-            keys.append_value(at, value_of(own)?, key);
-            note_cut(at + 1, key, value);
-        }
+        value.extend_from_slice(sorted.ends);
         value.extend_from_slice(record);
-        Ok(sorter.add(key, value, states)?)
+        Ok(sorter.add(sorted.key, value, states)?)
     }
 
     /// Passes the sorted records on. Returns number and bytes of the runs in files.
@@ -452,13 +526,14 @@ impl<'p> SortStage<'p> {
         output: &mut Output<'_, '_>,
     ) -> ExecResult<SpillSize> {
         let states = output.states;
-        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.keys));
+        let (keys, cuts) = (self.encoder.keys, self.encoder.cuts);
+        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(keys));
         let size = sorter.size();
         let mut sorted = sorter.finish(states)?;
-        let is_memcomparable = self.keys.are_memcomparable();
+        let is_memcomparable = keys.are_memcomparable();
         while !output.done && sorted.advance()? {
             let (key, value) = sorted.record();
-            let (key, record) = SortedKey::split(key, value, self.cuts.len());
+            let (key, record) = SortedKey::split(key, value, cuts.len());
             if !push(rest, record, is_memcomparable.then_some(key), cx, output)? {
                 break;
             }
@@ -663,20 +738,10 @@ fn next_peers(rows: &Partition, ahead: &mut Cursor, start: usize) -> Result<usiz
 fn stages<'p>(layout: &'p Layout<'p>, cx: &EvalCx<'_>) -> ExecResult<Vec<Stage<'p>>> {
     let mut stages = Vec::new();
     for pass in &layout.passes {
-        if !pass.sort.is_empty() {
-            let keys = SortKeys::new(&pass.sort);
-            let cuts = if keys.are_memcomparable() {
-                pass.cuts.as_slice()
-            } else {
-                &[]
-            };
-            stages.push(Stage::Sort(Box::new(SortStage {
-                keys,
-                cuts,
-                sorter: Sorter::new(keys),
-                key: Vec::new(),
-                value: Vec::new(),
-            })));
+        if pass.is_presorted {
+            stages.push(Stage::Keys(Box::new(KeyEncoder::new(pass))));
+        } else if !pass.sort.is_empty() {
+            stages.push(Stage::Sort(Box::new(SortStage::new(pass))));
         }
         for over in &pass.windows {
             stages.push(Stage::Over(Box::new(OverStage::new(over, &pass.cuts, cx)?)));
@@ -720,10 +785,14 @@ pub(super) fn run(
             let value = cx.aggregates.get(at).copied();
             rowstore::write(value.unwrap_or(ValueRef::Null), &mut record);
         }
-        match stages.first_mut() {
-            Some(Stage::Sort(sort)) if layout.sorts_rows => {
-                sort.add(&record, |key| Ok(eval(&key.expr, row, cx)?), output.states)?;
+        match stages.split_first_mut() {
+            Some((Stage::Sort(sort), _)) if layout.sorts_rows => {
+                sort.push_with(&record, |key| Ok(eval(&key.expr, row, cx)?), output.states)?;
                 Ok(true)
+            }
+            Some((Stage::Keys(encoder), rest)) if layout.sorts_rows => {
+                let key = encoder.encode(|key| Ok(eval(&key.expr, row, cx)?))?;
+                push(rest, &record, Some(key), cx, &mut output)
             }
             _ => push(&mut stages, &record, None, cx, &mut output),
         }
