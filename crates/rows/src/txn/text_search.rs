@@ -89,6 +89,16 @@ impl RankOrder {
         }
     }
 
+    /// The order of the keys of all matches, whatever their relevance.
+    #[must_use]
+    pub fn by_key(matches: &TextMatches) -> RankOrder {
+        let unsorted = RankOrder::new(matches);
+        RankOrder {
+            sorted: unsorted.order.len(),
+            ..unsorted
+        }
+    }
+
     /// The positions of the next rows, at most `limit`; none at the end. `matches` must be those for which the order was
     /// created.
     pub fn next(&mut self, matches: &TextMatches, limit: usize) -> &[u32] {

@@ -141,7 +141,7 @@ impl SqlSession {
         let env = self.cx.bind_env(variables.types.to_vec());
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let plan = plan_query(query, &PlanCx::new(catalog, &env, &self.cx, text, &reads));
+        let plan = plan_query(query, &PlanCx::new(catalog, &env, &*self.cx, text, &reads));
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         Ok((plan, reads))
     }

@@ -288,7 +288,7 @@ impl SqlSession {
         self.cx.planning.calls_functions.set(false);
         let env = self.cx.bind_env(types.to_vec());
         let reads = NestedReads::default();
-        let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);
+        let cx = PlanCx::new(catalog, &env, &*self.cx, "", &reads);
         let scope = Scope::default();
         let bound = cx.binder(&scope, "field list").expr(e);
         let bound: Expr = bound.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;

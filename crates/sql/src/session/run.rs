@@ -92,7 +92,7 @@ impl SqlSession {
         let env = self.cx.bind_env(params.to_vec());
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
+        let cx = PlanCx::new(catalog, &env, &*self.cx, text, &reads);
         self.cx.planning.calls_functions.set(false);
         self.cx.planning.partial_plans.set(0);
         let planning = self.begin_phase();
@@ -523,7 +523,7 @@ impl SqlSession {
             validate: run.validate,
             lock_gaps: open.isolation != IsolationLevel::ReadCommitted,
             lock_wait: cx.settings.lock_wait,
-            server: &cx,
+            server: &*cx,
             programs: Some(&host),
             batches: Cell::new(0),
             states: &states,
@@ -594,7 +594,7 @@ impl SqlSession {
             validate: run.validate,
             lock_gaps: open.isolation != IsolationLevel::ReadCommitted,
             lock_wait: self.cx.settings.lock_wait,
-            server: &self.cx,
+            server: &*self.cx,
             programs: None,
             batches: Cell::new(0),
             states: &states,
