@@ -34,6 +34,28 @@ fn is_redefined(column: &Column, ops: &[AlterOp]) -> bool {
     })
 }
 
+/// Applies DROP COLUMN.
+fn drop_columns(
+    catalog: &Catalog,
+    before: &Table,
+    plan: &mut Plan,
+    columns: &mut Vec<Column>,
+    ops: &[AlterOp],
+) -> Result<()> {
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            drop_column(catalog, before, plan, columns, name)?;
+        }
+    }
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            let dependent = columns.iter().filter(|c| !is_redefined(c, ops));
+            checks::check_column_removal(&mut plan.table, dependent, name, true)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a generated column that the statement redefines reads columns by names that belonged to others before: its
 /// values change though its text may not.
 fn reads_other_columns(plan: &Plan, columns: &[Column], ops: &[AlterOp]) -> bool {
@@ -64,17 +86,7 @@ pub(super) fn apply(
 ) -> Result<Vec<AlterOp>> {
     let mut columns = kept_columns(before, &plan.table);
     let primary = primary_columns(before, ops);
-    for op in ops {
-        if let AlterOp::DropColumn(name) = op {
-            drop_column(catalog, before, plan, &mut columns, name)?;
-        }
-    }
-    for op in ops {
-        if let AlterOp::DropColumn(name) = op {
-            let dependent = columns.iter().filter(|c| !is_redefined(c, ops));
-            checks::check_column_removal(&mut plan.table, dependent, name, true)?;
-        }
-    }
+    drop_columns(catalog, before, plan, &mut columns, ops)?;
     let mut moves: Vec<(ColumnId, &Position)> = Vec::new();
     for op in ops {
         match op {
