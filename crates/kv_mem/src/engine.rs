@@ -6,7 +6,7 @@ use crate::counters::{CounterTable, Counters};
 use crate::deadlock::DeadlockDetector;
 use crate::heartbeat::Heartbeats;
 use crate::log::annotations::LogAnnotations;
-use crate::log::{Log, LogConfig, LogWriter, SegmentStart, head, io_error, write_log};
+use crate::log::{Log, LogConfig, LogWriter, SegmentStart, head, io_error, run_log_thread};
 use crate::manifest::Manifest;
 use crate::metrics::TxnMetrics;
 use crate::pipeline::CommitPipeline;
@@ -176,7 +176,8 @@ impl KvMem {
                 let LogStart::Started(writer) = start else {
                     return Err(Error::Full(Resource::Disk));
                 };
-                log.set_loop(writer);
+                log.set_writer(writer);
+                log.run_by_callers();
             }
             return Ok(Arc::new(engine));
         }
@@ -202,17 +203,25 @@ impl KvMem {
     /// Starts the threads of a persistent store.
     fn start_log(&self, log: &Arc<Log>, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
         log.heartbeats.begin();
-        let writing = log.clone();
-        self.spawn(Role::Log, move || {
-            let writer = match start {
-                LogStart::Started(writer) => Some(writer),
-                LogStart::Waiting(at) => writing.begin_when_disk_has_room(at),
-            };
-            if let Some(writer) = writer {
-                write_log(&writing, writer);
+        let waiting = match start {
+            LogStart::Started(writer) => {
+                log.set_writer(writer);
+                None
             }
-            writing.heartbeats.end_log();
-        })?;
+            LogStart::Waiting(at) => Some(at),
+        };
+        for number in 0..log.thread_count() {
+            let (log, waiting) = (log.clone(), waiting.filter(|_| number == 0));
+            self.spawn(Role::Log, move || {
+                if let Some(at) = waiting {
+                    let Some(writer) = log.begin_when_disk_has_room(at) else {
+                        return;
+                    };
+                    log.set_writer(writer);
+                }
+                run_log_thread(&log, number);
+            })?;
+        }
         let preparing = log.clone();
         self.spawn(Role::LogSpare, move || preparing.prepare_spares())?;
         let (syncing, stop) = (log.clone(), self.stop.clone());
@@ -253,9 +262,9 @@ impl KvMem {
         }
     }
 
-    /// One iteration of the log thread with [`Background::Callers`]: writes the log buffer, syncs if
-    /// that is due, and publishes the durable position; with an empty buffer it confirms the last
-    /// group. No effect with [`Background::Threads`].
+    /// One iteration of the log thread with [`Background::Callers`]: writes the log buffer as a group, or
+    /// syncs the oldest group that was written, if that is due, and publishes the durable position;
+    /// without either it confirms the last group. No effect with [`Background::Threads`].
     pub fn step_log(&self) {
         if let Some(log) = &self.state.log {
             log.step();

@@ -19,6 +19,7 @@ mod counters;
 mod deadlock;
 mod durability;
 mod engine;
+mod group_commit;
 mod heartbeat;
 mod hot_copy;
 mod image;

@@ -1,9 +1,10 @@
 //! The write-ahead log with group commit.
 //!
-//! Commits append encoded records to a buffer under the sequencer. The log thread takes the buffer,
+//! Commits append encoded records to a buffer under the sequencer. A log thread takes the buffer,
 //! writes it as one group, syncs, and publishes the durable LSN; records appended meanwhile go with the
-//! next group. Another thread keeps an empty segment ready, so that a full disk is detected before a
-//! commit is accepted.
+//! next group, which another log thread writes and syncs at the same time where that pays (`threads`).
+//! Another thread keeps an empty segment ready, so that a full disk is detected before a commit is
+//! accepted.
 //!
 //! Invariants:
 //! 1. A position (LSN) is the number of record bytes before it, through all segments. Positions up to
@@ -17,21 +18,23 @@
 //! costs anything).
 
 pub(crate) mod annotations;
-mod commit_delay;
 pub(crate) mod copy;
 pub(crate) mod format;
 pub(crate) mod head;
 
 mod spare;
+mod threads;
 mod writer;
 
 pub use annotations::AnnotationScanner;
 pub use copy::{LogCopy, LogCursor, LogGroup};
-pub(crate) use writer::{LogLoop, LogWriter, fresh_salt, write_log};
+pub(crate) use threads::run_log_thread;
+pub(crate) use writer::{LogWriter, fresh_salt};
 
+use crate::group_commit::SYNCS_IN_FLIGHT;
 use crate::heartbeat::Heartbeats;
 use crate::metrics::Count;
-use crate::pipeline::{CommitPipeline, Sequencer};
+use crate::pipeline::{CommitPipeline, Leader, Sequencer};
 use format::{LOG_FORMAT_VERSION, Record, SegmentHeader};
 use head::HeadFile;
 use porpoise_base::clock::Clock;
@@ -83,8 +86,14 @@ pub(crate) struct Log {
     pub(crate) dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
-    /// Wakes the log thread; used with the sequencer's mutex.
+    /// Wakes the leader of the log threads; used with the sequencer's mutex, as `promoted`.
     pub(crate) wake: Condvar,
+    /// Wakes a log thread that becomes the leader.
+    promoted: Condvar,
+    /// The open segment; `None` until the run's first segment has begun.
+    writer: Mutex<Option<LogWriter>>,
+    /// The last group that is durable with all groups before it.
+    durable_group: AtomicU64,
     /// Position up to which the log is on disk (the durable LSN).
     pub(crate) synced: AtomicU64,
     /// Number and start position of the existing segments, oldest first.
@@ -100,8 +109,8 @@ pub(crate) struct Log {
     pub(crate) spare_changed: Condvar,
     /// Whether callers that wait run the log and create segments, in place of threads.
     driven_by_callers: bool,
-    /// State of the log thread's loop, if callers run it.
-    caller_loop: Mutex<Option<LogLoop>>,
+    /// State of the log thread that callers run, if they do.
+    caller_thread: Mutex<Option<threads::CallerThread>>,
     pub(crate) pipeline: Arc<CommitPipeline>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     clock: Arc<dyn Clock>,
@@ -121,7 +130,9 @@ pub(crate) struct SegmentStart {
 
 /// The file of a spare segment: zeroes, synced.
 pub(crate) struct SpareFile {
-    pub(crate) file: Box<dyn File>,
+    pub(crate) file: Arc<dyn File>,
+    /// Handles of the same file for the log threads but the first.
+    pub(crate) more_handles: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
 }
 
@@ -184,6 +195,9 @@ impl Log {
             durability: config.durability,
             segment_bytes: config.segment_bytes,
             wake: Condvar::new(),
+            promoted: Condvar::new(),
+            writer: Mutex::new(None),
+            durable_group: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
             retention: config.archive_bound.map(copy::Retention::new),
@@ -193,7 +207,7 @@ impl Log {
             spares_created: AtomicU64::new(0),
             spare_changed: Condvar::new(),
             driven_by_callers: config.driven_by_callers,
-            caller_loop: Mutex::new(None),
+            caller_thread: Mutex::new(None),
             pipeline,
             heartbeats,
             clock,
@@ -241,6 +255,7 @@ impl Log {
         writer.sync(self)?;
         seq.log.ts_limit = limit;
         seq.log.capacity_end = writer.certain_capacity(self);
+        seq.log.segment_end = writer.segment_end();
         seq.log.appended = position + record.len() as u64;
         self.synced.store(seq.log.appended, Ordering::SeqCst);
         Ok(writer)
@@ -288,22 +303,49 @@ impl Log {
                 }
                 Err(Error::Full(Resource::Disk)) => {}
                 Err(error) => {
-                    seq.log.is_thread_ended = true;
                     drop(seq);
-                    self.pipeline.watermark.fail(error);
+                    self.fail(error);
                     return None;
                 }
             }
-            if seq.log.stop {
-                seq.log.is_thread_ended = true;
-                return None;
+            if !seq.log.stop {
+                self.wake.wait_for(&mut seq, spare::RETRY);
             }
-            self.wake.wait_for(&mut seq, spare::RETRY);
             if seq.log.stop {
-                seq.log.is_thread_ended = true;
+                self.end(&mut seq);
                 return None;
             }
         }
+    }
+
+    /// Number of log threads, each of which can have a sync in flight. The modes that do not wait for
+    /// syncs need one.
+    pub(crate) fn thread_count(&self) -> usize {
+        if self.durability == Durability::Sync && !self.driven_by_callers {
+            SYNCS_IN_FLIGHT
+        } else {
+            1
+        }
+    }
+
+    /// Opens the log for the log threads.
+    pub(crate) fn set_writer(&self, writer: LogWriter) {
+        *self.writer.lock() = Some(writer);
+    }
+
+    /// Ends the log: nothing is written any more.
+    fn end(&self, seq: &mut Sequencer) {
+        seq.log.has_ended = true;
+        self.heartbeats.end_log();
+        self.wake.notify_all();
+        self.promoted.notify_all();
+    }
+
+    /// Ends the log after a failed write or sync. No group in flight is acknowledged any more, not even one whose
+    /// own sync succeeds.
+    fn fail(&self, error: Error) {
+        self.end(&mut self.pipeline.lock());
+        self.pipeline.watermark.fail(error);
     }
 
     /// Whether commits count as durable before they are on disk.
@@ -332,7 +374,7 @@ impl Log {
     /// Refuses a record that does not fit on a full disk, or that comes after the end of the log.
     /// For small records, which have a reserve while a segment is being created.
     pub(crate) fn check_admission(&self, seq: &Sequencer, len: usize) -> Result<()> {
-        if seq.log.is_thread_ended {
+        if seq.log.has_ended {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
         if seq.log.is_out_of_segments && !self.fits_in_segments(seq, len) {
@@ -359,7 +401,7 @@ impl Log {
             self.wait_until(|| {
                 let seq = self.pipeline.lock();
                 let failed = self.pipeline.watermark.failure().is_some();
-                let over = seq.log.is_out_of_segments || seq.log.is_thread_ended || failed;
+                let over = seq.log.is_out_of_segments || seq.log.has_ended || failed;
                 (over || self.fits_in_segments(&seq, len)).then_some(())
             });
             seq = self.pipeline.lock();
@@ -374,13 +416,26 @@ impl Log {
         seq.log.appended
     }
 
-    /// Wakes the log thread if it sleeps and its condition holds.
+    /// Wakes the leader of the log threads if it sleeps and its condition holds. If there is no leader, because
+    /// all are busy with other groups, and syncs overlap, one that sleeps becomes the leader.
     pub(crate) fn wake_thread(&self, seq: &mut Sequencer) {
-        let wanted = seq.log.commits >= seq.log.wake_at_commits;
-        if seq.log.is_thread_asleep && (wanted || seq.log.urgent || seq.log.stop) {
-            seq.log.is_thread_asleep = false;
-            self.wake.notify_one();
+        let buffer = &mut seq.log;
+        match buffer.leader {
+            Leader::Idle => {}
+            Leader::Gathering(wanted)
+                if buffer.commits >= wanted || buffer.urgent || buffer.stop => {}
+            Leader::Absent if buffer.followers > 0 && buffer.delay.overlaps() => {
+                if !buffer.bytes.is_empty() {
+                    buffer.is_promoting = true;
+                    buffer.leader = Leader::Awake;
+                    self.promoted.notify_one();
+                }
+                return;
+            }
+            _ => return,
         }
+        buffer.leader = Leader::Awake;
+        self.wake.notify_one();
     }
 
     /// Appends a record that is not a commit, and returns the position after it.
@@ -408,8 +463,12 @@ impl Log {
         }
         {
             let mut seq = self.pipeline.lock();
-            seq.log.urgent = true;
-            self.wake.notify_one();
+            let begun = seq.log.appended - seq.log.bytes.len() as u64;
+            // A group in flight is synced in any case, except in the modes that postpone syncs.
+            if position > begun || self.acknowledges_before_sync() {
+                seq.log.urgent = true;
+                self.wake.notify_one();
+            }
         }
         let watermark = &self.pipeline.watermark;
         self.wait_until(|| watermark.outcome(self.is_synced(position)))
@@ -429,19 +488,19 @@ impl Log {
         }
     }
 
-    /// Lets callers run the log, beginning with this writer.
-    pub(crate) fn set_loop(&self, writer: LogWriter) {
-        *self.caller_loop.lock() = Some(LogLoop::new(self, writer));
+    /// Lets callers run the log.
+    pub(crate) fn run_by_callers(&self) {
+        *self.caller_thread.lock() = Some(threads::CallerThread::new(self));
     }
 
-    /// Runs one iteration: creates a segment if it is missing, writes and syncs. No effect if threads
-    /// do this, or while another caller runs one.
+    /// Runs one iteration: creates a segment if it is missing; writes a group, or syncs the oldest that was
+    /// written. No effect if threads do this, or while another caller runs one.
     pub(crate) fn step(&self) {
-        if let Some(mut driven) = self.caller_loop.try_lock()
-            && let Some(log_loop) = driven.as_mut()
+        if let Some(mut driven) = self.caller_thread.try_lock()
+            && let Some(thread) = driven.as_mut()
         {
             self.prepare_spare();
-            log_loop.run_iteration(self);
+            thread.step(self);
         }
     }
 
@@ -450,11 +509,12 @@ impl Log {
         let mut seq = self.pipeline.lock();
         seq.log.stop = true;
         self.wake_thread(&mut seq);
-        self.wake.notify_all();
         drop(seq);
+        self.wake.notify_all();
+        self.promoted.notify_all();
         self.stop_spares();
-        if let Some(log_loop) = self.caller_loop.lock().as_mut() {
-            while !log_loop.run_iteration(self) {}
+        if let Some(thread) = self.caller_thread.lock().as_mut() {
+            while !thread.step(self) {}
         }
     }
 

@@ -20,31 +20,56 @@
 //!    the watermark can reach it, and the watermark stays below the oldest recorded one.
 
 use crate::durability::DurabilityWatermark;
+use crate::group_commit::GroupsInFlight;
+use crate::group_commit::delay::CommitDelay;
 use crate::protected::ProtectedReads;
 use porpoise_base::blocking::blocking;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Records that wait for the log thread. Part of the sequencer.
+/// The log thread that waits for the next group, and takes it: at most one at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Leader {
+    /// All log threads write, sync, or wait to become the leader.
+    #[default]
+    Absent,
+    Awake,
+    /// Sleeps until there is a record.
+    Idle,
+    /// Sleeps until there is this number of commits.
+    Gathering(u64),
+    /// Sleeps until a group in flight is written or synced, or for a time.
+    Blocked,
+}
+
+/// Records that wait for a log thread, and groups in flight. Part of the sequencer.
 #[derive(Default)]
 pub(crate) struct LogBuffer {
     pub(crate) bytes: Vec<u8>,
     /// The buffer of the previous group, for reuse.
     pub(crate) spare_buffer: Vec<u8>,
+    /// Commits in `bytes`, and in all groups before.
     pub(crate) commits: u64,
+    pub(crate) grouped_commits: u64,
     /// Log position after the last record appended.
     pub(crate) appended: u64,
     /// Whether a caller waits for a sync that the durability mode would postpone.
     pub(crate) urgent: bool,
-    /// Whether the log thread sleeps.
-    pub(crate) is_thread_asleep: bool,
-    /// Number of commits at which the sleeping log thread is woken.
-    pub(crate) wake_at_commits: u64,
-    /// Whether the log thread must end when the buffer is empty.
+    pub(crate) leader: Leader,
+    /// Number of log threads that sleep until one is to become the leader.
+    pub(crate) followers: usize,
+    /// Whether a follower was chosen as leader, and is waking up.
+    pub(crate) is_promoting: bool,
+    /// Groups that are written or synced.
+    pub(crate) groups: GroupsInFlight,
+    pub(crate) delay: CommitDelay,
+    /// Position up to which records are certain to fit in the open segment.
+    pub(crate) segment_end: u64,
+    /// Whether the log threads must end when the buffer is empty.
     pub(crate) stop: bool,
-    /// Whether the log thread has ended.
-    pub(crate) is_thread_ended: bool,
+    /// Whether nothing is written any more, because the log was stopped or has failed.
+    pub(crate) has_ended: bool,
     /// Whether no new segment could be created.
     pub(crate) is_out_of_segments: bool,
     /// Position up to which records fit in the existing segments.
@@ -59,6 +84,18 @@ pub(crate) struct LogBuffer {
 }
 
 impl LogBuffer {
+    /// Number of commits appended so far.
+    pub(crate) fn arrived_commits(&self) -> u64 {
+        self.grouped_commits + self.commits
+    }
+
+    /// Whether another group may begin: none is in flight, or syncs overlap and the group needs no new segment,
+    /// before which everything is synced.
+    pub(crate) fn may_begin(&self) -> bool {
+        let fits = self.appended <= self.segment_end;
+        self.groups.is_empty() || self.delay.overlaps() && fits && !self.groups.is_writing()
+    }
+
     /// Allocated bytes of both buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.bytes.capacity() + self.spare_buffer.capacity()

@@ -1,10 +1,7 @@
 //! Checkpoints concurrent with commits that are not durable yet, and checkpoints that fail.
 
-#[path = "common/controlled_disk.rs"]
-mod controlled_disk;
-
+use crate::common::controlled_disk::ControlledDisk;
 use crate::common::{SPACE, all, get, options, set};
-use controlled_disk::ControlledDisk;
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Check, Engine, Key, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -27,6 +27,7 @@ mod long_keys;
 mod lost_updates;
 mod missing_files;
 mod old_formats;
+mod overlapping_syncs;
 mod planted_panics;
 mod power_cuts;
 mod prepared_crashes;

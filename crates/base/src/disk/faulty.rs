@@ -10,11 +10,14 @@
 //! 1. An operation that a sync reported as durable is never undone.
 //! 2. A removed or replaced file is kept aside under a hidden name until its
 //!    directory is synced.
+//! 3. Handles of one file share its undo records, which are kept by inode. A sync covers the
+//!    writes that were complete when it was called.
 
 use super::{Disk, DiskLock, File, RealDisk};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +69,8 @@ impl Faults {
 }
 
 struct Overwritten {
+    /// Number of the write.
+    number: u64,
     at: u64,
     old: Vec<u8>,
     /// Length of the file before, and of the write.
@@ -119,9 +124,10 @@ impl UndoName {
 
 #[derive(Default)]
 struct State {
+    /// A handle and the undo records of each file with unsynced writes, by inode.
     files: BTreeMap<u64, (Arc<std::fs::File>, Vec<Overwritten>)>,
     names: Vec<UndoName>,
-    next_file: u64,
+    writes: u64,
     operations: u64,
     syncs: u64,
     added: u64,
@@ -191,23 +197,18 @@ impl FaultyDisk {
         Ok(aside)
     }
 
-    fn file(&self, file: std::fs::File) -> Box<dyn File> {
-        let mut state = self.state.lock();
-        state.next_file += 1;
-        let id = state.next_file;
-        let file = Arc::new(file);
-        state.files.insert(id, (file.clone(), Vec::new()));
-        Box::new(FaultyFile {
+    fn file(&self, file: std::fs::File) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(FaultyFile {
             disk: self.clone(),
-            id,
-            file,
-        })
+            inode: file.metadata()?.ino(),
+            file: Arc::new(file),
+        }))
     }
 }
 
 struct FaultyFile {
     disk: FaultyDisk,
-    id: u64,
+    inode: u64,
     file: Arc<std::fs::File>,
 }
 
@@ -234,15 +235,17 @@ impl File for FaultyFile {
         let kept = File::read_at(&*self.file, offset, &mut old)?;
         old.truncate(kept);
         let written = bytes.len();
+        state.writes += 1;
         let undo = Overwritten {
+            number: state.writes,
             at: offset,
             old,
             len,
             written,
         };
-        if let Some((_, undos)) = state.files.get_mut(&self.id) {
-            undos.push(undo);
-        }
+        let handle = || (self.file.clone(), Vec::new());
+        let (_, undos) = state.files.entry(self.inode).or_insert_with(handle);
+        undos.push(undo);
         File::write_at(&*self.file, offset, bytes)
     }
 
@@ -253,6 +256,7 @@ impl File for FaultyFile {
     fn sync_data(&self) -> io::Result<()> {
         // The page cache outlives the process, so it suffices to discard the undo records. With a
         // delay the disk is used for measurements, which need the real sync.
+        let covered = self.disk.state.lock().writes;
         if !self.disk.faults.sync_delay.is_zero() {
             self.file.sync_data()?;
             std::thread::sleep(self.disk.faults.sync_delay);
@@ -276,23 +280,13 @@ impl File for FaultyFile {
         {
             return Err(io::Error::other("injected sync failure"));
         }
-        if let Some((_, undos)) = state.files.get_mut(&self.id) {
-            undos.clear();
+        if let Some((_, undos)) = state.files.get_mut(&self.inode) {
+            undos.retain(|undo| undo.number > covered);
+            if undos.is_empty() {
+                state.files.remove(&self.inode);
+            }
         }
         Ok(())
-    }
-}
-
-impl Drop for FaultyFile {
-    fn drop(&mut self) {
-        let mut state = self.disk.state.lock();
-        if state
-            .files
-            .get(&self.id)
-            .is_some_and(|(_, undos)| undos.is_empty())
-        {
-            state.files.remove(&self.id);
-        }
     }
 }
 
@@ -304,12 +298,12 @@ impl Disk for FaultyDisk {
         let file = options.read(true).write(true).create_new(true).open(path)?;
         state.names.push(UndoName::Created(path.to_owned()));
         drop(state);
-        Ok(self.file(file))
+        self.file(file)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let file = std::fs::File::options().read(true).write(true).open(path)?;
-        Ok(self.file(file))
+        self.file(file)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -384,6 +378,24 @@ mod tests {
         disk.undo_unsynced(&mut disk.state.lock());
         assert_eq!(RealDisk.list(&dir).unwrap(), ["kept"]);
         assert_eq!(std::fs::read(&kept).unwrap(), b"synced");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_sync_through_any_handle_covers_the_file() {
+        let dir = std::env::temp_dir().join(format!("porpoise-handles-{}", std::process::id()));
+        let disk = FaultyDisk::new(Faults::default());
+        disk.create_dir(&dir).unwrap();
+        let path = dir.join("f");
+        let file = disk.create(&path).unwrap();
+        disk.sync_dir(&dir).unwrap();
+        let other = disk.open(&path).unwrap();
+        file.write_at(0, b"ab").unwrap();
+        other.sync_data().unwrap();
+        drop(other);
+        file.write_at(1, b"cd").unwrap();
+        disk.undo_unsynced(&mut disk.state.lock());
+        assert_eq!(std::fs::read(&path).unwrap(), b"ab");
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -5,7 +5,9 @@
 //! [`MemDisk::after_power_cut`] returns the disk as a restarted machine would find it:
 //! everything synced, and a random part of the rest, chosen by a seed. Of the unsynced
 //! writes any sectors survive; of the unsynced operations on names any subset, or, in
-//! half of the cases, a prefix, as on a file system with a journal.
+//! half of the cases, a prefix, as on a file system with a journal. A sync covers the
+//! writes that were complete when it was called, not those that other threads add
+//! while it waits in the watcher.
 //!
 //! Invariants:
 //! 1. Everything that a sync reported as durable survives every power cut, except
@@ -46,7 +48,16 @@ const SECTOR: usize = 512;
 struct Inode {
     current: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<(usize, Vec<u8>)>,
+    unsynced: Vec<UnsyncedWrite>,
+    /// Number of writes so far.
+    writes: u64,
+}
+
+#[derive(Clone)]
+struct UnsyncedWrite {
+    number: u64,
+    at: usize,
+    bytes: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -182,7 +193,7 @@ impl MemDisk {
         let inodes = state.inodes.iter().map(|inode| Inode {
             current: inode.durable.clone(),
             durable: inode.durable.clone(),
-            unsynced: Vec::new(),
+            ..Inode::default()
         });
         let after = State {
             inodes: inodes.collect(),
@@ -204,17 +215,17 @@ impl MemDisk {
             let mut bytes = inode.durable.clone();
             // 0: no unsynced write survives, 1: all do, 2: any sectors.
             let survival = rng.u8(0..3);
-            for (at, write) in &inode.unsynced {
-                for (n, sector) in write.chunks(SECTOR).enumerate() {
+            for write in &inode.unsynced {
+                for (n, sector) in write.bytes.chunks(SECTOR).enumerate() {
                     if survival == 1 || survival == 2 && rng.bool() {
-                        write_bytes(&mut bytes, at + n * SECTOR, sector);
+                        write_bytes(&mut bytes, write.at + n * SECTOR, sector);
                     }
                 }
             }
             inodes.push(Inode {
                 current: bytes.clone(),
                 durable: bytes,
-                unsynced: Vec::new(),
+                ..Inode::default()
             });
         }
         let after = State {
@@ -282,7 +293,12 @@ impl File for MemFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         write_bytes(&mut inode.current, at, bytes);
-        inode.unsynced.push((at, bytes.to_vec()));
+        inode.unsynced.push(UnsyncedWrite {
+            number: inode.writes,
+            at,
+            bytes: bytes.to_vec(),
+        });
+        inode.writes += 1;
         match short {
             Some(_) => Err(io::Error::other("injected short write")),
             None => Ok(()),
@@ -294,6 +310,8 @@ impl File for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let covered = self.disk.0.lock().inode(self.inode)?.writes;
+        crate::sync::scheduling_point();
         self.disk.announce(&self.path);
         let mut state = self.disk.0.lock();
         let lies = refuse_short(state.count_operation()?)?.is_some();
@@ -304,9 +322,13 @@ impl File for MemFile {
             return Ok(());
         }
         let inode = state.inode(self.inode)?;
-        for (at, write) in std::mem::take(&mut inode.unsynced) {
-            write_bytes(&mut inode.durable, at, &write);
+        let all = std::mem::take(&mut inode.unsynced);
+        let is_covered = |write: &UnsyncedWrite| write.number < covered;
+        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(is_covered);
+        for write in done {
+            write_bytes(&mut inode.durable, write.at, &write.bytes);
         }
+        inode.unsynced = rest;
         Ok(())
     }
 }
@@ -450,6 +472,30 @@ mod tests {
         let numbers = numbers.lock();
         assert!(numbers.iter().map(|(n, _)| *n).eq(1..=6));
         assert_eq!(numbers[1].1, Path::new("/d"));
+    }
+
+    #[test]
+    fn a_sync_covers_the_writes_before_its_call() {
+        let disk = MemDisk::new();
+        let file = disk.create(Path::new("/d/f")).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_at(0, b"a").unwrap();
+        let other = disk.open(Path::new("/d/f")).unwrap();
+        let during = Mutex::new(Some(other));
+        disk.watch(Some(Arc::new(move |_, _: &Path| {
+            let other = during.lock().take();
+            if let Some(other) = other {
+                other.write_at(1, b"b").unwrap();
+            }
+        })));
+        file.sync_data().unwrap();
+        let synced = |disk: &MemDisk| {
+            let file = disk.synced().open(Path::new("/d/f")).unwrap();
+            file.read_all().unwrap()
+        };
+        assert_eq!(synced(&disk), b"a");
+        file.sync_data().unwrap();
+        assert_eq!(synced(&disk), b"ab");
     }
 
     #[test]

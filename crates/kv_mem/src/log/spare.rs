@@ -4,6 +4,7 @@ use super::{Log, Spare, SpareFile, io_error, spare_name};
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Resource};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Interval of retries on a full disk.
@@ -24,7 +25,13 @@ impl Log {
             let _ = self.disk.sync_dir(&self.dir);
             return Err(e);
         }
-        Ok(SpareFile { file, path })
+        let others = 1..self.thread_count();
+        let more_handles = others.map(|_| self.disk.open(&path).map(Arc::from));
+        Ok(SpareFile {
+            file: Arc::from(file),
+            more_handles: more_handles.collect::<io::Result<_>>()?,
+            path,
+        })
     }
 
     /// Takes the spare segment; waits until there is one.

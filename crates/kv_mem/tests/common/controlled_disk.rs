@@ -5,9 +5,19 @@ use porpoise_base::disk::{Disk, DiskLock, File, MemDisk};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Length of a log group without records.
+const GROUP_HEADER: usize = 56;
 
 #[derive(Default)]
 struct State {
+    /// Outcomes of held syncs of the first segment, in the order of the calls; `None`: syncs are not held.
+    held: Option<Vec<Option<bool>>>,
+    /// Duration of syncs of the first segment.
+    delay: Duration,
+    /// Whether the last write to the first segment was a group without records.
+    is_confirmation: bool,
     /// Number of syncs of log files that may still pass; `None`: all.
     passes: Option<usize>,
     /// Syncs that wait.
@@ -27,6 +37,7 @@ pub struct ControlledDisk {
 struct ControlledFile {
     file: Box<dyn File>,
     is_log: bool,
+    is_first_segment: bool,
     controls: ControlledDisk,
 }
 
@@ -65,6 +76,54 @@ impl ControlledDisk {
         }
     }
 
+    /// Sets the duration of syncs of the first segment.
+    pub fn delay_syncs(&self, delay: Duration) {
+        self.state.0.lock().delay = delay;
+    }
+
+    /// Holds each sync of the first segment from now on, until its end is given; not those that
+    /// the store does when it is idle.
+    pub fn hold_syncs(&self) {
+        self.state.0.lock().held = Some(Vec::new());
+    }
+
+    /// Waits until this number of syncs were called since they are held.
+    pub fn wait_held(&self, count: usize) {
+        let mut state = self.state.0.lock();
+        while state.held.as_ref().map_or(0, Vec::len) < count {
+            self.state.1.wait(&mut state);
+        }
+    }
+
+    /// Ends a held sync, given by the number of its call from 0 on.
+    pub fn end_sync(&self, number: usize, succeeds: bool) {
+        if let Some(held) = &mut self.state.0.lock().held {
+            held[number] = Some(succeeds);
+        }
+        self.state.1.notify_all();
+    }
+
+    fn wait_for_end(&self) -> io::Result<()> {
+        let mut state = self.state.0.lock();
+        let is_confirmation = state.is_confirmation;
+        let Some(held) = state.held.as_mut().filter(|_| !is_confirmation) else {
+            let delay = state.delay;
+            drop(state);
+            std::thread::sleep(delay);
+            return Ok(());
+        };
+        let number = held.len();
+        held.push(None);
+        self.state.1.notify_all();
+        loop {
+            match state.held.as_ref().and_then(|held| held[number]) {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(io::Error::other("injected sync failure")),
+                None => self.state.1.wait(&mut state),
+            }
+        }
+    }
+
     /// Makes the first sync of the directory after a rename of the manifest fail.
     pub fn fail_syncs_of_manifest(&self, fail: bool) {
         self.state.0.lock().fail_syncs_of_manifest = fail;
@@ -80,6 +139,7 @@ impl ControlledDisk {
         Box::new(ControlledFile {
             file,
             is_log: name.starts_with("log-"),
+            is_first_segment: name == "log-spare-0.tmp",
             controls: self.clone(),
         })
     }
@@ -90,12 +150,18 @@ impl File for ControlledFile {
         self.file.read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.is_first_segment {
+            self.controls.state.0.lock().is_confirmation = bytes.len() == GROUP_HEADER;
+        }
         self.file.write_at(offset, bytes)
     }
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }
     fn sync_data(&self) -> io::Result<()> {
+        if self.is_first_segment {
+            self.controls.wait_for_end()?;
+        }
         if self.is_log {
             let (state, changed) = &*self.controls.state;
             let mut state = state.lock();

@@ -1,6 +1,8 @@
 //! Helpers shared by the engine's tests.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod controlled_disk;
+
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{
     Check, CommitPosition, Durability, Engine, Error, Key, Read, ScanRange, SpaceId,
