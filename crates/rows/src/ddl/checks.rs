@@ -165,16 +165,16 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a column can be dropped or renamed: 3108, 3766 and 3837 while other columns depend on
+/// Checks that a column can be dropped or renamed: 3108, 3766 and 3837 while other columns (`dependent`) read
 /// it, 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
 /// the dropped column is dropped with it (`drops`).
-pub(super) fn check_column_removal(
+pub(super) fn check_column_removal<'c>(
     table: &mut TableDef,
-    columns: &[Column],
+    dependent: impl Iterator<Item = &'c Column>,
     name: &str,
     drops: bool,
 ) -> Result<()> {
-    for column in columns {
+    for column in dependent {
         if column
             .generated
             .as_ref()

@@ -4,7 +4,7 @@ use super::StatementContext;
 use crate::programs::program::sql_type;
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
-use porpoise_rows::catalog::{RoutineKind, Table};
+use porpoise_rows::catalog::{Catalog, RoutineKind, Table};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
 use porpoise_sql_expr::expr::eval::{EvalCx, eval};
@@ -47,6 +47,11 @@ impl StatisticsSource for StatementContext {
 }
 
 impl SystemVariables for StatementContext {
+    fn shared_catalog(&self) -> Option<Arc<Catalog>> {
+        let has_temporary = !self.temporary.tables.is_empty();
+        has_temporary.then(|| self.server.db.catalog())
+    }
+
     fn get(&self, global: bool, name: &str) -> Result<Expr> {
         self.planning.volatile.set(true);
         let (at, variable) = vars::entry(name)?;

@@ -5,8 +5,8 @@
 //! Keys"). CREATE TABLE ... LIKE copies the key of its table, or none.
 
 use crate::context::StatementContext;
-use porpoise_rows::catalog::IndexKind;
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::catalog::{Column, IndexKind, Table};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_types::ColumnType;
 
@@ -27,6 +27,55 @@ pub fn check_required(cx: &StatementContext, has_key: bool) -> Result<()> {
                 problems in row-based replication, so please consult your DBA before changing this \
                 setting.";
     Err(SqlError::new(3750, "HY000", text))
+}
+
+/// Checks the changes of a table's primary key: under `sql_require_primary_key` and
+/// `sql_generate_invisible_primary_key` it is replaced only, and a generated one goes with its column.
+///
+/// # Errors
+/// 1235, 3750, 4110 and 4111.
+pub fn check_altered(cx: &StatementContext, table: &Table, ops: &[AlterOp]) -> Result<()> {
+    if table.hidden_key {
+        return Ok(());
+    }
+    let parts = table.indexes.first().map_or(&[][..], |index| &index.parts);
+    let columns = parts.iter().filter_map(|p| table.columns.get(p.column));
+    let columns: Vec<&Column> = columns.collect();
+    let named = |name: &str| columns.iter().any(|c| c.name.eq_ignore_ascii_case(name));
+    let drops_column = ops
+        .iter()
+        .any(|op| matches!(op, AlterOp::DropColumn(name) if named(name)));
+    let drops_key = ops.iter().any(|op| match op {
+        AlterOp::DropPrimaryKey => true,
+        AlterOp::DropIndex(name) => name.eq_ignore_ascii_case("PRIMARY"),
+        _ => false,
+    });
+    let is_generated =
+        matches!(columns.as_slice(), [c] if c.invisible && c.auto_increment && c.name == COLUMN);
+    if is_generated {
+        let is_changed = |op: &AlterOp| match op {
+            AlterOp::ChangeColumn(name, ..) | AlterOp::RenameColumn(name, _) => named(name),
+            _ => false,
+        };
+        if ops.iter().any(is_changed) {
+            let text =
+                "Altering generated invisible primary key column 'my_row_id' is not allowed.";
+            return Err(SqlError::new(4110, "HY000", text));
+        }
+        if drops_key && !drops_column {
+            let text = "Please drop primary key column to be able to drop generated invisible primary key.";
+            return Err(SqlError::new(4111, "HY000", text));
+        }
+    }
+    let is_dropped = drops_key || drops_column && columns.len() == 1;
+    let is_kept = !is_dropped || ops.iter().any(AlterOp::adds_primary_key);
+    if !is_kept && cx.settings.generates_keys {
+        let what = "existing primary key drop without adding a new primary key. In \
+                    @@sql_generate_invisible_primary_key=ON mode table should have a primary key. Please add a \
+                    new primary key to be able to drop existing primary key.";
+        return Err(SqlError::not_supported(what));
+    }
+    check_required(cx, is_kept)
 }
 
 /// Adds the column and the key where the session requests them.

@@ -168,9 +168,6 @@ impl SqlSession {
                 }
                 let mut ops = definition::alter::operations(&self.cx, &database, &name, alter)?;
                 self.add_combined_partitioning(&database, &name, alter.actions, &mut ops)?;
-                let drops = ops.iter().any(|op| matches!(op, AlterOp::DropPrimaryKey));
-                let adds = ops.iter().any(AlterOp::adds_primary_key);
-                definition::generated_key::check_required(&self.cx, !drops || adds)?;
                 self.alter(&database, &name, &ops)
             }
             Statement::RenameTable(pairs) => self.rename_tables(pairs),
@@ -292,6 +289,7 @@ impl SqlSession {
         let db = self.cx.server.db.clone();
         let mut ops = ops.to_vec();
         if let Some(table) = self.cx.catalog().table(database, name) {
+            definition::generated_key::check_altered(&self.cx, table, &ops)?;
             definition::shorten_added_keys(&self.cx, table, &mut ops);
         }
         let indexes = self.indexes_of(database, name);

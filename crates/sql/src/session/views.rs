@@ -77,21 +77,27 @@ impl SqlSession {
             &columns
         };
         check_columns(names, plan.columns.len())?;
-        let definer = self.definer_of(create)?;
+        // ALTER VIEW keeps what it does not name.
+        let old = catalog.view(&database, &name).filter(|_| create.alter);
+        let definer = match old {
+            Some(old) if create.definer.is_none() => old.definer.clone(),
+            _ => self.definer_of(create)?,
+        };
+        let algorithm = create.algorithm.map(|a| a.name.to_ascii_uppercase());
+        let algorithm = algorithm.or_else(|| old.map(|old| old.algorithm.clone()));
+        let invoker = create.invoker.or_else(|| old.map(|old| old.invoker));
         let collation = self.cx.settings.collation;
         Ok(View {
             query: String::from_utf8_lossy(&query).into_owned(),
             columns,
-            algorithm: create
-                .algorithm
-                .map_or_else(|| "UNDEFINED".to_owned(), |a| a.name.to_ascii_uppercase()),
+            algorithm: algorithm.unwrap_or_else(|| "UNDEFINED".to_owned()),
             check: match create.check_option {
                 None => CheckOption::None,
                 Some(true) => CheckOption::Cascaded,
                 Some(false) => CheckOption::Local,
             },
             definer,
-            invoker: create.invoker,
+            invoker: invoker.unwrap_or(false),
             charset: collation.charset().name().to_owned(),
             collation: collation.name().to_owned(),
             database,

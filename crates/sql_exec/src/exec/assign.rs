@@ -17,6 +17,7 @@ use porpoise_rows::ddl::implicit_default;
 use porpoise_types::cast;
 use porpoise_types::temporal::delimiter;
 use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
+use std::cell::Cell;
 
 /// Converts values for one statement.
 pub(super) struct ValueConverter<'x> {
@@ -26,6 +27,8 @@ pub(super) struct ValueConverter<'x> {
     ignore: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     null_becomes_default: bool,
+    /// Whether warning 1364 for the columns that the statement does not name has been given.
+    missing_noted: Cell<bool>,
 }
 
 impl<'x> ValueConverter<'x> {
@@ -36,6 +39,7 @@ impl<'x> ValueConverter<'x> {
             txn: exec.shared.txn,
             strict,
             ignore,
+            missing_noted: Cell::new(false),
             null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
     }
@@ -144,8 +148,28 @@ impl<'x> ValueConverter<'x> {
         self.default_within(column, None)
     }
 
+    /// The value of a column that the statement does not name, which may be that of a view. A warning is given once
+    /// for all rows.
+    pub(super) fn default_of_missing(
+        &self,
+        column: &Column,
+        view: Option<&MergedView>,
+    ) -> Result<Value, SqlError> {
+        let has_value = column.generated.is_some() || column.auto_increment;
+        let is_missing = column.default == ColumnDefault::None && !has_value;
+        if is_missing && self.missing_noted.get() && !self.strict {
+            return Ok(implicit_default(&column.ty));
+        }
+        self.default_within(column, view)
+    }
+
+    /// Ends the warnings of [`ValueConverter::default_of_missing`], after the first row.
+    pub(super) fn note_missing(&self) {
+        self.missing_noted.set(true);
+    }
+
     /// The same for a table that is written through a view.
-    pub(super) fn default_within(
+    fn default_within(
         &self,
         column: &Column,
         view: Option<&MergedView>,

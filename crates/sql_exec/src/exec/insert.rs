@@ -176,9 +176,10 @@ pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> Exec
         let may_be_set =
             triggered && column.default == ColumnDefault::None && column.ty.kind != Kind::Enum;
         if !may_be_set {
-            *value = converter.default_within(column, view)?;
+            *value = converter.default_of_missing(column, view)?;
         }
     }
+    converter.note_missing();
     Ok(row)
 }
 

@@ -378,8 +378,8 @@ pub struct CreateView<'a> {
     pub algorithm: Option<Ident<'a>>,
     /// DEFINER
     pub definer: Option<super::Account<'a>>,
-    /// SQL SECURITY INVOKER
-    pub invoker: bool,
+    /// SQL SECURITY INVOKER (true) or DEFINER
+    pub invoker: Option<bool>,
     /// Its name.
     pub name: TableName<'a>,
     /// Its columns' names, empty if not given.

@@ -14,7 +14,7 @@ pub(super) struct CreatePrefix<'a> {
     pub or_replace: bool,
     pub algorithm: Option<Ident<'a>>,
     pub definer: Option<super::super::ast::Account<'a>>,
-    pub invoker: bool,
+    pub invoker: Option<bool>,
 }
 
 impl<'a> Parser<'a> {
@@ -45,7 +45,7 @@ impl<'a> Parser<'a> {
         match self.token.keyword {
             Kw::VIEW => self.view(false, prefix),
             Kw::PROCEDURE | Kw::FUNCTION | Kw::TRIGGER | Kw::EVENT
-                if !prefix.or_replace && prefix.algorithm.is_none() && !prefix.invoker =>
+                if !prefix.or_replace && prefix.algorithm.is_none() && prefix.invoker.is_none() =>
             {
                 self.create_program(prefix.definer)
             }
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
         if self.eat_kw(Kw::SQL) {
             self.expect_kw(Kw::SECURITY)?;
             prefix.invoker = match self.eat_any_kw(&[Kw::DEFINER, Kw::INVOKER]) {
-                Some(word) => word == Kw::INVOKER,
+                Some(word) => Some(word == Kw::INVOKER),
                 None => return self.error(),
             };
         }

@@ -40,7 +40,8 @@ impl<'a> Parser<'a> {
             _ => {
                 let mut prefix = CreatePrefix::default();
                 self.view_prefix(&mut prefix)?;
-                if prefix.algorithm.is_none() && !prefix.invoker && self.eat_kw(Kw::EVENT) {
+                if prefix.algorithm.is_none() && prefix.invoker.is_none() && self.eat_kw(Kw::EVENT)
+                {
                     self.event_statement(true, prefix.definer)
                 } else if self.is_kw(Kw::VIEW) {
                     self.view(true, prefix)

@@ -444,7 +444,11 @@ impl Printer<'_> {
             self.account(definer);
             self.put(" ");
         }
-        self.put_if(view.invoker, "SQL SECURITY INVOKER ");
+        match view.invoker {
+            Some(true) => self.put("SQL SECURITY INVOKER "),
+            Some(false) => self.put("SQL SECURITY DEFINER "),
+            None => {}
+        }
         self.put("VIEW ");
         self.table_name(&view.name);
         self.opt_idents(view.columns);

@@ -294,6 +294,11 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         false
     }
 
+    /// The catalog without the session's temporary tables, if it has some: the queries of views do not see them.
+    fn shared_catalog(&self) -> Option<std::sync::Arc<porpoise_rows::catalog::Catalog>> {
+        None
+    }
+
     /// Adds a warning about an optimizer hint to those of the statement.
     fn warn(&self, _code: u16, _message: String) {}
 

@@ -10,7 +10,8 @@
 //! 1. The text of a view is bound in the view's own database and in the mode
 //!    in which it was written, whatever the session's are.
 //! 2. Columns of the table that a merged view does not show have no name.
-//! 3. An error inside a view is reported as 1356, so that a client learns nothing about tables that
+//! 3. The query of a view sees no temporary tables.
+//! 4. An error inside a view is reported as 1356, so that a client learns nothing about tables that
 //!    it may not see.
 
 use super::derived::materialized;
@@ -120,7 +121,9 @@ fn within_view<T>(
         database: Some(view.database.clone()),
         div_precision: cx.env.div_precision,
     };
+    let shared = cx.system.shared_catalog();
     let within = PlanCx {
+        catalog: shared.as_deref().unwrap_or(cx.catalog),
         env: &env,
         text: &view.query,
         outer: None,

@@ -23,6 +23,55 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
+/// Whether the statement gives a column its expression, over the names that it leaves.
+fn is_redefined(column: &Column, ops: &[AlterOp]) -> bool {
+    let is_named = |name: &String| name.eq_ignore_ascii_case(&column.name);
+    ops.iter().any(|op| match op {
+        AlterOp::ChangeColumn(old, spec, _) => is_named(old) || is_named(&spec.name),
+        AlterOp::AddColumn(spec, _) => is_named(&spec.name),
+        AlterOp::SetDefault(name, ..) => column.generated.is_none() && is_named(name),
+        _ => false,
+    })
+}
+
+/// Applies DROP COLUMN.
+fn drop_columns(
+    catalog: &Catalog,
+    before: &Table,
+    plan: &mut Plan,
+    columns: &mut Vec<Column>,
+    ops: &[AlterOp],
+) -> Result<()> {
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            drop_column(catalog, before, plan, columns, name)?;
+        }
+    }
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            let dependent = columns.iter().filter(|c| !is_redefined(c, ops));
+            checks::check_column_removal(&mut plan.table, dependent, name, true)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a generated column that the statement redefines reads columns by names that belonged to others before: its
+/// values change though its text may not.
+fn reads_other_columns(plan: &Plan, columns: &[Column], ops: &[AlterOp]) -> bool {
+    let is_moved = |name: &String| {
+        let same = |other: &String| other.eq_ignore_ascii_case(name);
+        let renamed = plan.renamed.iter().any(|(old, new)| same(old) || same(new));
+        renamed
+            || ops
+                .iter()
+                .any(|op| matches!(op, AlterOp::DropColumn(n) if same(n)))
+    };
+    let generated = columns.iter().filter(|c| is_redefined(c, ops));
+    let mut expressions = generated.filter_map(|c| c.generated.as_ref());
+    expressions.any(|g| g.expression.columns.iter().any(is_moved))
+}
+
 /// Applies all clauses about columns to the plan.
 ///
 /// Returns the clauses with functional key parts of added indexes replaced by their hidden columns.
@@ -37,16 +86,7 @@ pub(super) fn apply(
 ) -> Result<Vec<AlterOp>> {
     let mut columns = kept_columns(before, &plan.table);
     let primary = primary_columns(before, ops);
-    for op in ops {
-        if let AlterOp::DropColumn(name) = op {
-            drop_column(catalog, before, plan, &mut columns, name)?;
-        }
-    }
-    for op in ops {
-        if let AlterOp::DropColumn(name) = op {
-            checks::check_column_removal(&mut plan.table, &columns, name, true)?;
-        }
-    }
+    drop_columns(catalog, before, plan, &mut columns, ops)?;
     let mut moves: Vec<(ColumnId, &Position)> = Vec::new();
     for op in ops {
         match op {
@@ -81,9 +121,11 @@ pub(super) fn apply(
     set_visibility(before, &mut columns, ops)?;
     for (old, new) in plan.renamed.clone() {
         if !old.eq_ignore_ascii_case(&new) {
-            checks::check_column_removal(&mut plan.table, &columns, &old, false)?;
+            let dependent = columns.iter().filter(|c| !is_redefined(c, ops));
+            checks::check_column_removal(&mut plan.table, dependent, &old, false)?;
         }
     }
+    plan.rewrite |= reads_other_columns(plan, &columns, ops);
     for (id, to) in moves {
         move_column(&mut columns, &plan.table, id, to)?;
     }
