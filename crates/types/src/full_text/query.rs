@@ -212,18 +212,21 @@ impl Query {
         phrases.any(|phrase| phrase.parts.iter().any(|part| part.term == term))
     }
 
-    /// The phrases that have words which are not indexed, by number, as their words. An index
-    /// cannot tell whether a document has them.
-    pub fn phrases_with_gaps(&self) -> impl Iterator<Item = (usize, &[String])> {
+    /// The phrases of which an index cannot tell whether a document has them, by number, as their words:
+    /// those that have words which are not indexed, and in an index of several columns all, because their
+    /// words must be in one column.
+    pub fn phrases_in_texts(&self, has_columns: bool) -> impl Iterator<Item = (usize, &[String])> {
         let phrases = self.phrases.iter().enumerate();
-        let gaps = phrases.filter(|(_, phrase)| phrase.has_gaps());
-        gaps.map(|(number, phrase)| (number, phrase.words.as_slice()))
+        let undecided = phrases.filter(move |(_, phrase)| phrase.needs_texts(has_columns));
+        undecided.map(|(number, phrase)| (number, phrase.words.as_slice()))
     }
 }
 
 impl Phrase {
-    pub(super) fn has_gaps(&self) -> bool {
-        self.distance.is_none() && self.parts.len() < self.words.len()
+    /// Whether only the texts of a document can tell that it has the phrase. Words at a distance may be in
+    /// different columns.
+    pub(super) fn needs_texts(&self, has_columns: bool) -> bool {
+        self.distance.is_none() && (has_columns || self.parts.len() < self.words.len())
     }
 }
 
@@ -385,7 +388,8 @@ impl<'t> Parser<'t, '_> {
                 return Err(self.unexpected("FTS_NUMB"));
             };
             self.advance();
-            distance = Some(digits.parse().unwrap_or(u64::MAX));
+            // As in InnoDB, a distance of 0 is none.
+            distance = Some(digits.parse().unwrap_or(u64::MAX)).filter(|distance| *distance > 0);
         }
         Ok(self.phrase_of(text, distance))
     }

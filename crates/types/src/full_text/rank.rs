@@ -21,6 +21,8 @@ pub struct Document<'t> {
     collation: Collation,
     /// All words in their order, for phrases and distances.
     words: Vec<&'t str>,
+    /// Number of words up to the end of each column.
+    column_ends: Vec<usize>,
     /// Indexed words in the order of the collation.
     sorted: Vec<&'t str>,
 }
@@ -50,8 +52,10 @@ pub struct Occurrences<'p> {
 pub struct IndexedDocument<'p> {
     /// By position in [`Query::terms`].
     pub terms: &'p [Occurrences<'p>],
-    /// Whether the document does not have a phrase with words that are not indexed, though the
-    /// places of the others fit ([`Query::phrases_with_gaps`]).
+    /// Whether the places number the words of several columns.
+    pub has_columns: bool,
+    /// Whether the texts do not have a phrase, though the places of its indexed words fit
+    /// ([`Query::phrases_in_texts`]).
     pub lacks: &'p dyn Fn(usize) -> bool,
 }
 
@@ -91,13 +95,19 @@ impl<'t> Document<'t> {
     #[must_use]
     pub fn new(texts: &[&'t str], rules: &WordRules) -> Document<'t> {
         let collation = rules.collation;
-        let words: Vec<&str> = texts.iter().flat_map(|text| rules.tokens(text)).collect();
+        let mut words: Vec<&str> = Vec::new();
+        let mut column_ends = Vec::with_capacity(texts.len());
+        for text in texts {
+            words.extend(rules.tokens(text));
+            column_ends.push(words.len());
+        }
         let indexed = words.iter().copied().filter(|word| rules.is_indexed(word));
         let mut sorted: Vec<&str> = indexed.collect();
         sorted.sort_unstable_by(|a, b| collation.compare(a.as_bytes(), b.as_bytes()));
         Document {
             collation,
             words,
+            column_ends,
             sorted,
         }
     }
@@ -141,11 +151,19 @@ impl<'t> Document<'t> {
         occurrences
     }
 
-    /// Whether the words stand together somewhere in the document.
+    /// Whether the words stand together somewhere in one column.
     #[must_use]
     pub fn has_words(&self, phrase: &[String]) -> bool {
+        if phrase.is_empty() {
+            return false;
+        }
         let equal = |window: &[&str]| window.iter().zip(phrase).all(|(a, b)| self.equal(a, b));
-        !phrase.is_empty() && self.words.windows(phrase.len()).any(equal)
+        let mut start = 0;
+        self.column_ends.iter().any(|end| {
+            let column = self.words.get(start..*end).unwrap_or_default();
+            start = *end;
+            column.windows(phrase.len()).any(equal)
+        })
     }
 
     /// Whether `distance` consecutive words contain all of `wanted`: one pass over the words, with
@@ -245,7 +263,10 @@ impl Searched for IndexedDocument<'_> {
     fn has_phrase(&self, _: &Query, number: usize, phrase: &Phrase) -> bool {
         match phrase.distance {
             Some(distance) => self.has_within(&phrase.parts, distance),
-            None => self.fits(phrase) && !(phrase.has_gaps() && (self.lacks)(number)),
+            None => {
+                let in_texts = phrase.needs_texts(self.has_columns);
+                self.fits(phrase) && !(in_texts && (self.lacks)(number))
+            }
         }
     }
 }

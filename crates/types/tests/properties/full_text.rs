@@ -61,13 +61,14 @@ fn rank_by_index(query: &Query, text: &str, frequencies: &Frequencies) -> Option
         })
         .collect();
     let document = Document::new(&[text], &rules);
-    let gaps: Vec<(usize, &[String])> = query.phrases_with_gaps().collect();
+    let gaps: Vec<(usize, &[String])> = query.phrases_in_texts(false).collect();
     let lacks = |number: usize| {
         let (_, words) = gaps.iter().find(|(n, _)| *n == number).unwrap();
         !document.has_words(words)
     };
     let indexed = IndexedDocument {
         terms: &terms,
+        has_columns: false,
         lacks: &lacks,
     };
     query.ranking(frequencies).rank_indexed(&indexed)
