@@ -2,7 +2,7 @@
 //!
 //! Every case is one statement that is sent repeatedly. Most of them repeat an operation
 //! within the server, so that its cost is not hidden by that of a request. Statements that do the
-//! same without a program are measured for comparison. A CALL is also measured with several
+//! same without a program are measured for comparison. Short statements are also measured with several
 //! clients. Tables are emptied before each run, and the answers, or the rows that a procedure has written,
 //! are verified.
 
@@ -96,14 +96,14 @@ const CASES: [Case; 10] = [
         name: "INSERT",
         text: "INSERT INTO program_plain (n) VALUES (7)",
         units: 1,
-        clients: ONE,
+        clients: SEVERAL,
         check: || inserted(1),
     },
     Case {
         name: "INSERT with a trigger that inserts",
         text: "INSERT INTO program_audited (n) VALUES (7)",
         units: 1,
-        clients: ONE,
+        clients: SEVERAL,
         check: || inserted(1),
     },
     Case {

@@ -115,9 +115,7 @@ impl Statement<'_> {
             self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
         if table.has_text_index() {
-            let rows = (0..usable).map(|n| new.plan.primary(n, &self.keys));
-            let rows: Vec<_> = rows.collect();
-            self.read_removals(table, &rows)?;
+            self.read_removals_of_new(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
         let indexes = table.maintained_indexes().count();
         self.txn.kv.reserve_writes(usable * indexes);
@@ -152,6 +150,37 @@ impl Statement<'_> {
             Some(e) => Err(e),
             None => Ok(done),
         }
+    }
+
+    /// Reads the removals of the documents of new rows, except of rows that REPLACE leaves as they are.
+    fn read_removals_of_new(
+        &mut self,
+        table: &Table,
+        plan: &Plan,
+        rows: &[Vec<Value>],
+    ) -> Result<()> {
+        let mut written = Vec::with_capacity(rows.len());
+        for (n, row) in rows.iter().enumerate() {
+            if !self.is_locked_row_equal(table, row, plan.own(n))? {
+                written.push(plan.primary(n, &self.keys));
+            }
+        }
+        self.read_removals(table, &written)
+    }
+
+    /// Whether the row that the lock call returned for the primary key of a new row is equal to it. False if
+    /// the transaction has written that key, and for tables that foreign keys refer to.
+    fn is_locked_row_equal(&self, table: &Table, row: &[Value], own: &[KeyId]) -> Result<bool> {
+        let Some(id) = own.first().copied().filter(|id| *id != NO_KEY) else {
+            return Ok(false);
+        };
+        let is_known = self.keys.present(id) && self.keys.is_unwritten(id);
+        let value = self.keys.value(id).filter(|_| is_known);
+        let Some(value) = value.filter(|_| table.referenced_by.is_empty()) else {
+            return Ok(false);
+        };
+        let old = RowRef::new(table, value)?;
+        Ok(!old.has_overflow() && is_equal(row, &old))
     }
 
     /// Locks the keys gathered since the last call, and marks expired parents among them as absent.
@@ -259,6 +288,9 @@ impl Statement<'_> {
         row: &[Value],
         own: &[KeyId],
     ) -> Result<Replaced> {
+        if self.is_locked_row_equal(table, row, own)? {
+            return Ok(Replaced::Same);
+        }
         let mut primaries: Vec<Vec<u8>> = Vec::new();
         // The entries as they are now, own writes of this statement included.
         let mut entries: SmallVec<[Key<'_>; 4]> = SmallVec::new();

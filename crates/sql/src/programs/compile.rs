@@ -84,6 +84,7 @@ pub(crate) fn compile(body: &Body<'_>, text: &[u8], cx: &CompileCx<'_>) -> Resul
             parameters: cx.parameters.to_vec(),
             returns: cx.returns.clone(),
             row_variables: Vec::new(),
+            trigger_table: None,
         },
         scope: 0,
         handler: None,
@@ -131,6 +132,7 @@ impl<'b> Compiler<'b> {
                     slot: slot as u32,
                     is_new,
                     column: name.clone(),
+                    is_assignable: is_new && self.cx.assigns_new,
                     assigned: false,
                 });
             }

@@ -170,8 +170,9 @@ impl Instruction {
         }
     }
 
-    /// The expressions and statements that it evaluates.
-    fn sources(&self) -> Vec<&Source> {
+    /// The expressions and statements that it evaluates, except variables that are arguments of a
+    /// procedure.
+    fn read_sources(&self) -> Vec<&Source> {
         match self {
             Instruction::Assign(_, Some(source))
             | Instruction::AssignUser(_, source)
@@ -188,7 +189,13 @@ impl Instruction {
                 condition: Some(source),
                 ..
             } => vec![source],
-            Instruction::Call(call) => call.args.iter().map(|(source, _)| source).collect(),
+            Instruction::Call(call) => {
+                let is_read = |(_, target): &&(Source, Option<Target>)| {
+                    !matches!(target, Some(Target::Slot(_)))
+                };
+                let args = call.args.iter().filter(is_read);
+                args.map(|(source, _)| source).collect()
+            }
             Instruction::Signal { items, .. } => items.iter().map(|(_, source)| source).collect(),
             _ => Vec::new(),
         }
@@ -253,7 +260,10 @@ pub(crate) struct RowVariable {
     pub is_new: bool,
     /// The column.
     pub column: String,
-    /// Whether the program assigns it.
+    /// Whether the program may assign it: NEW in a BEFORE trigger.
+    pub is_assignable: bool,
+    /// Whether the program itself assigns it. A procedure that has it as an argument may assign it as well
+    /// ([`Frame::assigned_by_procedures`](super::frame::Frame)).
     pub assigned: bool,
 }
 
@@ -282,18 +292,23 @@ pub(crate) struct Program {
     pub returns: Option<ColumnType>,
     /// Row variables of a trigger.
     pub row_variables: Vec<RowVariable>,
+    /// Database and name of the table of a trigger.
+    pub trigger_table: Option<(String, String)>,
 }
 
 impl Program {
-    /// Whether an expression or a statement of the program uses a variable.
+    /// Whether an expression or a statement of the program uses a variable, other than as an argument of a
+    /// procedure, which may only assign it.
     pub fn reads(&self, slot: u32) -> bool {
         let cursors = self.cursors.iter().map(|cursor| &cursor.query);
-        let mut sources = self
-            .code
-            .iter()
-            .flat_map(Instruction::sources)
-            .chain(cursors);
+        let read = self.code.iter().flat_map(Instruction::read_sources);
+        let mut sources = read.chain(cursors);
         sources.any(|source| source.slots.contains(&slot))
+    }
+
+    /// The row variable of a slot.
+    pub fn row_variable(&self, slot: u32) -> Option<&RowVariable> {
+        self.row_variables.iter().find(|row| row.slot == slot)
     }
 }
 

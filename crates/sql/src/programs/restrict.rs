@@ -1,7 +1,7 @@
 //! Statements that a program must not contain (manual, "Restrictions on Stored Programs").
 
 use porpoise_sql_expr::error::SqlError;
-use porpoise_sql_parser::ast::{MaintainKind, ProgramKind, SetItem, Statement};
+use porpoise_sql_parser::ast::{MaintainKind, ProgramKind, ReplicaStatement, SetItem, Statement};
 
 /// Error 1314.
 fn not_allowed(what: &str) -> SqlError {
@@ -64,6 +64,7 @@ fn commits(statement: &Statement<'_>) -> bool {
         S::User(_) | S::DropUser { .. } | S::RenameUser(_) | S::SetPassword(_) => true,
         S::Grant(_) | S::Role { .. } => true,
         S::LockTables(_) | S::UnlockTables => true,
+        S::Replica(_) | S::Backup(_) | S::ImportTable(_) => true,
         _ => false,
     }
 }
@@ -102,7 +103,9 @@ pub(crate) fn refusal_within_statement(
     match statement {
         S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) => Some(dynamic_sql_refused()),
         S::Flush(_) => Some(not_allowed_within_statement("FLUSH")),
-        S::Reset(_) => Some(not_allowed_within_statement("RESET")),
+        S::Reset(_) | S::Replica(ReplicaStatement::Reset { .. }) => {
+            Some(not_allowed_within_statement("RESET"))
+        }
         S::SetPassword(_) => Some(autocommit_refused()),
         S::Set(items) if items.iter().any(is_of_autocommit) => Some(autocommit_refused()),
         _ if commits(statement) => Some(commit_refused()),

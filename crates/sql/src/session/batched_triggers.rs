@@ -299,7 +299,7 @@ impl SqlSession {
             validate: false,
             lock_gaps: false,
             lock_wait: self.cx.settings.lock_wait,
-            server: &self.cx,
+            server: &*self.cx,
             programs: None,
             batches: Cell::new(0),
             states: &states,

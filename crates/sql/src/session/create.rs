@@ -44,6 +44,7 @@ impl SqlSession {
         let table = catalog.table(&other_database, &other);
         let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
         let spec = copy::like(table, &database, &name, create.if_not_exists);
+        definition::generated_key::check_required(&self.cx, !table.hidden_key)?;
         if create.temporary {
             self.add_temporary(&spec)?;
             return Ok(Outcome::default());
@@ -140,7 +141,7 @@ impl SqlSession {
         let env = self.cx.bind_env(variables.types.to_vec());
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let plan = plan_query(query, &PlanCx::new(catalog, &env, &self.cx, text, &reads));
+        let plan = plan_query(query, &PlanCx::new(catalog, &env, &*self.cx, text, &reads));
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         Ok((plan, reads))
     }

@@ -49,6 +49,7 @@ enum Passed {
 impl SqlSession {
     /// CREATE EVENT, ALTER EVENT.
     pub(super) fn event(&mut self, event: &EventStatement<'_>, source: &[u8]) -> Result<Outcome> {
+        self.check_nothing_locked()?;
         let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&event.name)?;
         let catalog = self.cx.server.db.catalog();
@@ -294,6 +295,7 @@ impl SqlSession {
 
     /// DROP EVENT.
     pub(super) fn drop_event(&mut self, if_exists: bool, name: &TableName<'_>) -> Result<Outcome> {
+        self.check_nothing_locked()?;
         let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(name)?;
         let db = self.cx.server.db.clone();

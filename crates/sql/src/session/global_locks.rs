@@ -174,7 +174,7 @@ impl SqlSession {
     }
 
     /// Error 1192 under LOCK TABLES.
-    fn check_nothing_locked(&self) -> Result<()> {
+    pub(super) fn check_nothing_locked(&self) -> Result<()> {
         if self.table_locks.is_none() {
             return Ok(());
         }

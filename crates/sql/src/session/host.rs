@@ -238,12 +238,12 @@ impl Drop for ProgramHost<'_> {
 /// Contexts and transactions that stand in for those of statements that run programs; kept for the
 /// next such statement. None of these transactions has been used: they hold no snapshot and no locks.
 #[derive(Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "each moves into the session while a program runs"
+)]
 pub(crate) struct SpareParts {
-    contexts: Vec<StatementContext>,
-    #[expect(
-        clippy::vec_box,
-        reason = "each moves into the session while a program runs"
-    )]
+    contexts: Vec<Box<StatementContext>>,
     txns: Vec<Box<OpenTxn>>,
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct SpareParts {
 const MAX_SPARE: usize = 4;
 
 impl SpareParts {
-    fn keep_context(&mut self, context: StatementContext) {
+    fn keep_context(&mut self, context: Box<StatementContext>) {
         if self.contexts.len() < MAX_SPARE {
             self.contexts.push(context);
         }
@@ -282,20 +282,20 @@ impl SqlSession {
 impl SqlSession {
     /// Returns the context of the current statement, and gives the session a copy for the programs
     /// that the statement runs.
-    pub(super) fn fork_context(&mut self) -> StatementContext {
+    pub(super) fn fork_context(&mut self) -> Box<StatementContext> {
         let spare = self.programs.spare.contexts.pop();
         let copy = match spare.filter(|spare| is_copy_of(spare, &self.cx)) {
             Some(mut spare) => {
                 renew(&mut spare, &self.cx);
                 spare
             }
-            None => copy_of(&self.cx),
+            None => Box::new(copy_of(&self.cx)),
         };
         std::mem::replace(&mut self.cx, copy)
     }
 
     /// Takes the context of the statement back, with what its programs have changed.
-    pub(super) fn join_context(&mut self, cx: StatementContext) {
+    pub(super) fn join_context(&mut self, cx: Box<StatementContext>) {
         let mut programs = std::mem::replace(&mut self.cx, cx);
         programs.env.memory.release_arenas();
         self.cx.temporary = std::mem::take(&mut programs.temporary);

@@ -112,8 +112,9 @@ const CLIENT_INTERACTIVE: u64 = 1 << 10;
 
 /// The state of one connection.
 pub struct SqlSession {
-    /// State that statements read.
-    pub(crate) cx: StatementContext,
+    /// State that statements read. Boxed, because a statement that runs programs takes it out for its
+    /// duration.
+    pub(crate) cx: Box<StatementContext>,
     /// Usage of the account's resources, if it has limits.
     limited_usage: Option<account::LimitedUsage>,
     /// The open transaction.
@@ -265,7 +266,7 @@ impl SqlSession {
             statement_start: now,
             revealed_position: CommitPosition::NONE,
             programs: programs::Programs::default(),
-            cx,
+            cx: Box::new(cx),
             process,
         };
         session.cx.env.memory = SessionMemory::new(memory);

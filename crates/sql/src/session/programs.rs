@@ -428,8 +428,9 @@ impl SqlSession {
         let mut values = Vec::with_capacity(call.args.len());
         for (at, (source, target)) in call.args.iter().enumerate() {
             let to = assigned_parameter(&called, at);
+            let is_assignable = self.is_assignable(program, &called, at, target.as_ref())?;
             let (value, ty) = self.value_of_source_for(source, frame, to)?;
-            values.push((value, ColumnType::clone(&ty), target.is_some()));
+            values.push((value, ColumnType::clone(&ty), is_assignable));
         }
         let called = self.call_procedure(&routine, values, sink)?;
         ran.position = ran.position.max(called.position);
@@ -437,9 +438,37 @@ impl SqlSession {
         for (at, value, ty) in called.out {
             if let Some((_, Some(target))) = call.args.get(at) {
                 self.assign_target(program, frame, target, value, &ty)?;
+                if let Target::Slot(slot) = target
+                    && program.row_variable(*slot).is_some()
+                {
+                    frame.assigned_by_procedures.push(*slot);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a procedure may assign the argument at this position.
+    ///
+    /// # Errors
+    /// 1143 if the argument is a column of NEW or OLD, and the definer lacks a privilege on it.
+    fn is_assignable(
+        &self,
+        program: &Program,
+        called: &Program,
+        at: usize,
+        target: Option<&Target>,
+    ) -> Result<bool> {
+        let Some(Target::Slot(slot)) = target else {
+            return Ok(target.is_some());
+        };
+        let Some(row) = program.row_variable(*slot) else {
+            return Ok(true);
+        };
+        if let Some(mode) = called.parameters.get(at) {
+            self.check_row_argument(program, row, *mode)?;
+        }
+        Ok(row.is_assignable)
     }
 
     /// The procedure that a CALL names; looked up once for a version of the catalog.

@@ -149,6 +149,7 @@ impl SqlSession {
         create: &CreateRoutine<'_>,
         source: &[u8],
     ) -> Result<Outcome> {
+        self.check_nothing_locked()?;
         let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&create.name)?;
         if name.chars().count() > 64 {
@@ -244,6 +245,7 @@ impl SqlSession {
 
     /// ALTER PROCEDURE, ALTER FUNCTION.
     pub(super) fn alter_routine(&mut self, alter: &AlterRoutine<'_>) -> Result<Outcome> {
+        self.check_nothing_locked()?;
         let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(&alter.name)?;
         let key = RoutineKey::new(&database, kind_of(alter.kind), &name);
@@ -279,6 +281,7 @@ impl SqlSession {
         if_exists: bool,
         name: &TableName<'_>,
     ) -> Result<Outcome> {
+        self.check_nothing_locked()?;
         let before = self.begin_definition()?;
         let (database, name) = self.cx.qualified(name)?;
         let key = RoutineKey::new(&database, kind_of(kind), &name);

@@ -11,7 +11,7 @@ use super::{Outcome, SqlSession};
 use crate::context::{StatementContext, lex_mode};
 use crate::programs::compile::{CompileCx, compile};
 use crate::programs::frame::Frame;
-use crate::programs::program::{Program, sql_type};
+use crate::programs::program::{Program, RowVariable, sql_type};
 use bumpalo::Bump;
 use parking_lot::Mutex;
 use porpoise_access::{Privileges, Rights};
@@ -23,7 +23,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::load_value;
 use porpoise_sql_expr::expr::load_of;
 use porpoise_sql_parser::ast::{
-    self, CreateTrigger, ProgramKind, Statement, TableName, VariableKind,
+    self, CreateTrigger, ParameterMode, ProgramKind, Statement, TableName, VariableKind,
 };
 use porpoise_sql_parser::{ParseOptions, parse_one};
 use porpoise_types::{ColumnType, SqlMode, Value};
@@ -96,7 +96,9 @@ impl StatementContext {
             },
             assigns_new: !create.after,
         };
-        compile(&create.body, source, &cx)
+        let mut program = compile(&create.body, source, &cx)?;
+        program.trigger_table = Some((table.database.clone(), table.name.clone()));
+        Ok(program)
     }
 
     /// Compiles a trigger of the catalog.
@@ -165,7 +167,7 @@ impl SqlSession {
         source: &[u8],
     ) -> Result<Outcome> {
         let before = self.begin_definition()?;
-        let (database, table_name) = self.cx.qualified(&create.table)?;
+        let (database, table_name) = self.resolve_for_ddl(&create.table)?;
         if let Some(schema) = create.name.schema
             && schema.name != database
         {
@@ -216,8 +218,10 @@ impl SqlSession {
             create.if_not_exists,
         )?;
         if done.is_note {
-            let text = format!("Trigger '{database}.{name}' already exists");
-            self.cx.note(1359, text);
+            let text = format!(
+                "Trigger '{name}' already exists on the table '{database}'.'{table_name}'."
+            );
+            self.cx.note(4099, text);
         }
         Ok(Outcome {
             position: done.position.max(before),
@@ -254,6 +258,9 @@ impl SqlSession {
             return Err(self.cx.table_denied("TRIGGER", &table.name));
         }
         drop(rights);
+        if let Some(locks) = &self.table_locks {
+            locks.check(table, true)?;
+        }
         let done = db.drop_trigger(&self.ddl_cx(), &database, &name, if_exists)?;
         Ok(Outcome {
             position: done.position.max(before),
@@ -332,14 +339,45 @@ impl SqlSession {
             if row.assigned {
                 wanted = wanted.with(Privileges::UPDATE);
             }
-            let lacking = wanted.without(rights.on_column(database, name, &row.column));
-            let names: Vec<&str> = lacking.names().collect();
-            if !names.is_empty() {
-                let command = names.join(", ");
-                return Err(self.cx.column_denied(&command, &row.column, name));
-            }
+            self.check_row_column((database, name), row, wanted)?;
         }
         Ok(())
+    }
+
+    /// Fails unless the definer, whose rights the session has, may pass a column of NEW or OLD to a
+    /// parameter of a procedure.
+    pub(super) fn check_row_argument(
+        &self,
+        program: &Program,
+        row: &RowVariable,
+        mode: ParameterMode,
+    ) -> Result<()> {
+        let Some((database, table)) = &program.trigger_table else {
+            return Ok(());
+        };
+        let wanted = match mode {
+            ParameterMode::In => Privileges::SELECT,
+            ParameterMode::Out => Privileges::UPDATE,
+            ParameterMode::InOut => Privileges::SELECT.with(Privileges::UPDATE),
+        };
+        self.check_row_column((database, table), row, wanted)
+    }
+
+    /// Fails unless the session's account has privileges on a column of NEW or OLD.
+    fn check_row_column(
+        &self,
+        (database, table): (&str, &str),
+        row: &RowVariable,
+        wanted: Privileges,
+    ) -> Result<()> {
+        let rights = self.cx.rights();
+        let lacking = wanted.without(rights.on_column(database, table, &row.column));
+        let names: Vec<&str> = lacking.names().collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let command = names.join(", ");
+        Err(self.cx.column_denied(&command, &row.column, table))
     }
 
     /// Fails unless the definer, whose rights the session has, may run the body.
@@ -395,7 +433,9 @@ impl SqlSession {
         firing: &mut Firing<'_>,
     ) -> Result<()> {
         let rows = compiled.program.row_variables.iter();
-        for (row, at) in rows.zip(&compiled.columns).filter(|(row, _)| row.assigned) {
+        let by_procedures = &frame.assigned_by_procedures;
+        let is_set = |row: &RowVariable| row.assigned || by_procedures.contains(&row.slot);
+        for (row, at) in rows.zip(&compiled.columns).filter(|(row, _)| is_set(row)) {
             let column = firing.table.columns.get(*at);
             let (Some(place), Some(column)) = (firing.new.get_mut(*at), column) else {
                 continue;

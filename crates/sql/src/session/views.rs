@@ -49,7 +49,7 @@ impl SqlSession {
         let env = self.cx.bind_env(Vec::new());
         let reads = NestedReads::default();
         let source = std::str::from_utf8(text).unwrap_or_default();
-        let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
+        let cx = PlanCx::new(&catalog, &env, &*self.cx, source, &reads);
         self.cx.planning.volatile.set(false);
         self.cx.planning.named_functions.replace(Some(Vec::new()));
         reads.names.replace(Some(Names {
@@ -153,7 +153,7 @@ impl SqlSession {
     /// Error 1368 for CHECK OPTION on a view that is not updatable; 1462 and 1356 for a view that
     /// could not be read.
     fn check_view(&self, view: &View) -> Result<()> {
-        let described = views::describe(&self.cx.server.db.catalog(), view, &self.cx)?;
+        let described = views::describe(&self.cx.server.db.catalog(), view, &*self.cx)?;
         if view.check != CheckOption::None && !described.updatable {
             let text = format!(
                 "CHECK OPTION on non-updatable view '{}.{}'",

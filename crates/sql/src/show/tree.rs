@@ -16,7 +16,7 @@ use porpoise_sql_plan::plan::physical::{
     Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, Ranking, ResultOperator, RowOperator,
     Sort, TopNPerGroup, Window,
 };
-use porpoise_sql_plan::plan::scan::{Access, Scan};
+use porpoise_sql_plan::plan::scan::{Access, Scan, SearchOrder};
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan, Targets};
 use porpoise_sql_plan::plan::{QueryPlan, plan_of};
 use porpoise_types::ValueRef;
@@ -496,9 +496,13 @@ fn path_text(
         Access::SubqueryLookup { .. } => {
             format!("index lookup on {alias} using {name} (values of a subquery)")
         }
-        Access::TextSearch { search, .. } => {
+        Access::TextSearch { search, order, .. } => {
             let search = printer.expr(search);
-            format!("full-text index search on {alias} using {name} ({search})")
+            let by_key = match order {
+                SearchOrder::Relevance => "",
+                SearchOrder::Key => ", in the order of keys",
+            };
+            format!("full-text index search on {alias} using {name} ({search}){by_key}")
         }
         Access::LooseScan(scan) => {
             let groups = parts.get(..scan.parts).unwrap_or_default().join(", ");

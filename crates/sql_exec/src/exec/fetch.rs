@@ -95,7 +95,9 @@ impl Cursor {
                 Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
             }
             Access::LooseScan(scan) => Cursor::Loose(LooseCursor::open(table, scan, row, cx)?),
-            Access::TextSearch { search, .. } => Cursor::Ranked(RankedRows::open(search, cx)?),
+            Access::TextSearch { search, order, .. } => {
+                Cursor::Ranked(RankedRows::open(search, *order, cx)?)
+            }
             Access::SubqueryLookup { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::VirtualScan => Cursor::scan(0, Vec::new(), false),
         })

@@ -14,6 +14,7 @@ use crate::expr::eval::EvalCx;
 use crate::expr::text_search::{FoundTexts, SearchMode, SearchedIndex, TextMatch};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::QueryPlan;
+use crate::plan::scan::SearchOrder;
 use porpoise_kv::{Read, ReadMode};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::text_index::TextIndex;
@@ -28,7 +29,7 @@ const MAX_EXPANDED: usize = 1_000;
 /// Documents whose words are read in one call.
 const EXPANSION_BATCH: usize = 64;
 
-/// Rows that a search found, in the order of their relevance.
+/// Rows that a search found, in the order of their relevance or of their keys.
 pub struct RankedRows {
     found: Rc<FoundTexts>,
     order: RankOrder,
@@ -36,12 +37,19 @@ pub struct RankedRows {
 
 impl RankedRows {
     /// The rows that a search finds.
-    pub(super) fn open(search: &Expr, cx: &EvalCx<'_>) -> ExecResult<RankedRows> {
+    pub(super) fn open(
+        search: &Expr,
+        order: SearchOrder,
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<RankedRows> {
         let (ExprKind::TextMatch(search), Some(queries)) = (&search.kind, cx.queries) else {
             return Err(SqlError::internal("no search to run").into());
         };
         let found = queries.search(search, cx)?;
-        let order = RankOrder::new(&found.matches);
+        let order = match order {
+            SearchOrder::Relevance => RankOrder::new(&found.matches),
+            SearchOrder::Key => RankOrder::by_key(&found.matches),
+        };
         Ok(RankedRows { found, order })
     }
 

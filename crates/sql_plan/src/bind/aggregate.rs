@@ -68,6 +68,17 @@ pub struct Aggregate {
     pub ty: ColumnType,
 }
 
+impl Aggregate {
+    /// Whether the value does not depend on the order of a group's rows, apart from the rounding of
+    /// floating-point sums.
+    pub fn ignores_order(&self) -> bool {
+        !matches!(
+            self.kind,
+            AggregateKind::Concat | AggregateKind::JsonArray | AggregateKind::JsonObject
+        )
+    }
+}
+
 /// Arguments and order.
 type Parts = (Vec<Expr>, Vec<OrderKey>);
 

@@ -13,7 +13,7 @@
 
 use super::group_order::Purpose;
 use super::sargable::{Sargable, sargable_predicates};
-use super::scan::{Access, Estimate, IndexRange, ScanMode};
+use super::scan::{Access, Estimate, IndexRange, ScanMode, SearchOrder};
 use super::selectivity::Estimator;
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
@@ -239,6 +239,7 @@ impl<'a> AccessPlanner<'a> {
             access: Access::TextSearch {
                 index,
                 search: Box::new(search.clone()),
+                order: SearchOrder::Relevance,
             },
             ordered,
             covering: false,

@@ -24,7 +24,7 @@ use super::or_factors::{or_factors, or_parts_of_tables};
 use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
-use super::scan::{Access, FilterPlace, Scan, ScanMode};
+use super::scan::{Access, FilterPlace, Scan, ScanMode, SearchOrder};
 use super::semi::semi_joins;
 use super::top_n_per_group::top_n_per_group;
 use crate::bind::{Aggregate as AggregateCall, AggregateKind, Origin, Source};
@@ -55,11 +55,12 @@ const FROM_RULES: [FromRule; 8] = [
 /// Rules applied after it. `min_max_by_index` is first, because it replaces the scan that the
 /// others match. `loose_index_scan` follows for the groups that it leaves. `fused_scan` is last,
 /// because the others match plain scans.
-const PLAN_RULES: [PlanRule; 5] = [
+const PLAN_RULES: [PlanRule; 6] = [
     min_max_by_index,
     loose_index_scan,
     point_lookup,
     count_rows,
+    search_by_key,
     fused_scan,
 ];
 
@@ -150,6 +151,27 @@ fn count_rows(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let scan = aggregate.input.below_one_time_filter().as_scan();
     if scan.is_some_and(|scan| scan.mode == ScanMode::CountOnly && scan.filter.is_empty()) {
         aggregate.method = AggregateMethod::CountRows;
+    }
+}
+
+/// The rows of a FULLTEXT search are read in key order if they are only aggregated, and no aggregate depends
+/// on their order.
+fn search_by_key(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
+    let is_fixed = plan.is_fixed() && !plan.has_subqueries;
+    let Some(aggregate) = plan.aggregate_mut().filter(|_| is_fixed) else {
+        return;
+    };
+    if !matches!(aggregate.method, AggregateMethod::Hash)
+        || aggregate.rollup
+        || !aggregate.first_row_columns.is_empty()
+        || !aggregate.calls.iter().all(AggregateCall::ignores_order)
+    {
+        return;
+    }
+    if let Some(scan) = aggregate.input.only_scan_mut()
+        && let Access::TextSearch { order, .. } = &mut scan.access
+    {
+        *order = SearchOrder::Key;
     }
 }
 

@@ -103,15 +103,26 @@ pub enum Access {
         /// The condition.
         test: Box<Expr>,
     },
-    /// The rows that a search of a FULLTEXT index finds, by descending relevance.
+    /// The rows that a search of a FULLTEXT index finds.
     TextSearch {
         /// Position of the index.
         index: usize,
         /// The MATCH.
         search: Box<Expr>,
+        /// The order of the rows.
+        order: SearchOrder,
     },
     /// The rows of a virtual or derived table.
     VirtualScan,
+}
+
+/// Order of the rows that a search of a FULLTEXT index finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchOrder {
+    /// By descending relevance; rows of equal relevance by key.
+    Relevance,
+    /// By key: without a sort, and neighbouring rows are read together.
+    Key,
 }
 
 /// A loose index scan. Index entries with equal leading parts form a group. Of each group it reads
