@@ -69,6 +69,7 @@ pub use txn::expired::Expiry;
 pub use txn::firing::{FireTriggers, Firing, FiringTxn, SharedRunner};
 pub use txn::insert::{InsertMode, InsertOutcome, Inserted};
 pub use txn::lookup::{FoundRow, FoundVisitor, LockedRow, LockedVisitor, Lookup};
+pub use txn::replace::ReplacedRows;
 pub use txn::scan::{EntryVisitor, Fetch, KeyRange, ScanPosition, ScanSpec};
 pub use txn::text_search::{RankOrder, TextEntries, TextMatches};
 pub use txn::update::{RowChange, UpdateMode, UpdateOutcome};

@@ -28,12 +28,14 @@
 
 mod encode;
 pub mod overflow;
+mod patch;
 mod projection;
 
 pub(crate) use encode::encode_with;
 pub use encode::{RowStamp, encode};
 pub(crate) use overflow::too_big;
 use overflow::{OverflowColumn, OverflowHead};
+pub(crate) use patch::{append_patched, set_version};
 pub use projection::RowProjection;
 
 use crate::error::{Error, Result};
@@ -198,15 +200,21 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    /// Start of the offsets of variable columns.
+    #[inline]
+    fn offsets_start(&self) -> usize {
+        self.body + self.layout.fixed
+    }
+
     #[inline]
     fn data_start(&self) -> usize {
-        self.body + self.layout.fixed + self.layout.variable * self.offset_width()
+        self.offsets_start() + self.layout.variable * self.offset_width()
     }
 
     /// End of a variable column, from the data's start.
     #[inline]
     fn offset(&self, number: usize) -> Option<usize> {
-        let at = self.body + self.layout.fixed + number * self.offset_width();
+        let at = self.offsets_start() + number * self.offset_width();
         if self.offset_width() == 4 {
             let end = u32::from_le_bytes(read_le::<4>(self.bytes, at)?);
             usize::try_from(end).ok()

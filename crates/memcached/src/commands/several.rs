@@ -354,7 +354,19 @@ fn execute_sets(
     let places = run.iter().map(|one| one.place(keys, convert, shared));
     let mut places: Vec<Place<'_>> = places.collect();
     let sets: Vec<_> = run.iter().filter_map(Resolved::plain_set).collect();
-    match store::set_all(txn, &mut places, &sets) {
+    let set = store::set_all(txn, &mut places, &sets);
+    let outcomes = set.and_then(|version| {
+        let Some(version) = version else {
+            return Ok(None);
+        };
+        let outcome = |place| store::set_outcome(place, version);
+        places
+            .iter()
+            .map(outcome)
+            .collect::<Result<_, _>>()
+            .map(Some)
+    });
+    match outcomes {
         Ok(done) => Ok(done),
         Err(Failure::Rows(error)) if error.ends_transaction() => Err(before + run.len()),
         Err(_) => {

@@ -13,8 +13,10 @@ use crate::container::{Stored, copy_values, expiry_time};
 use crate::context::{Failure, Place};
 use crate::item_metadata::MetadataUpdate;
 use porpoise_kv::LockMode;
+use porpoise_rows::keys::first_bytes;
 use porpoise_rows::{
-    AutoIncOptions, Error, InsertMode, Lookup, RowBuf, RowChange, RowRef, Txn, UpdateMode,
+    AutoIncOptions, Error, InsertMode, Lookup, ReplacedRows, RowBuf, RowChange, RowRef, Txn,
+    UpdateMode,
 };
 use porpoise_types::Value;
 use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
@@ -87,6 +89,12 @@ pub(crate) fn run(
     place: &mut Place<'_>,
     command: &Store<'_>,
 ) -> Result<CommandOutcome, Failure> {
+    if place.container.replaces_rows && is_plain_set(command) {
+        let set = set_all(txn, std::slice::from_mut(place), &[command])?;
+        if let Some(version) = set {
+            return set_outcome(place, version);
+        }
+    }
     let mode = match command.mode {
         Mode::Add => LockMode::Exclusive,
         _ => LockMode::Update,
@@ -148,39 +156,47 @@ pub(crate) fn is_plain_set(command: &Store<'_>) -> bool {
         && !command.invalidate
 }
 
+/// What `set`s of several keys do with rows.
+#[derive(Default)]
+struct SetRows {
+    /// Rows that are copied with some columns replaced, by number of the key.
+    replaced: ReplacedRows,
+    /// Rows that exist otherwise, and those of absent keys.
+    others: SmallVec<[(usize, Option<RowBuf>); 1]>,
+    has_expired: bool,
+}
+
 /// Executes plain `set`s of different keys of one container (`Container::sets_together`) with one lock call and one call
-/// for the rows that exist. Returns `None` if one of the rows has expired; then nothing has been written.
+/// for the rows that exist. Returns the version of the rows, or `None` if one of the rows has expired; then nothing has been
+/// written.
 pub(crate) fn set_all(
     txn: &mut Txn,
     places: &mut [Place<'_>],
     commands: &[&Store<'_>],
-) -> Result<Option<Vec<CommandOutcome>>, Failure> {
+) -> Result<Option<u64>, Failure> {
     let Some(first) = places.first() else {
-        return Ok(Some(Vec::new()));
+        return Ok(None);
     };
-    let (container, now) = (first.container, first.convert.unix_micros());
+    let container = first.container;
     let table = &container.table;
     // Rows in the order of their keys are written faster.
-    let mut order: SmallVec<[usize; 16]> = (0..places.len()).collect();
-    order.sort_unstable_by_key(|at| places.get(*at).map(|place| place.index_key));
+    let order = order_of_keys(places);
     let ordered = order.iter().filter_map(|at| places.get(*at));
     let keys: SmallVec<[&[u8]; 16]> = ordered.map(|place| place.index_key).collect();
-    let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
-    let mut has_expired = false;
-    let (lookup, wait) = (Lookup::primary(table, &keys), txn.wait());
-    txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
-        if let (Some(place), Some(row)) = (found.get_mut(n), locked.row) {
-            has_expired |= container.expired(&row, || now);
-            *place = Some(row.to_buf());
-        }
-    })?;
-    if has_expired {
+    let mut rows = lock_and_replace(txn, places, &order, &keys, commands)?;
+    if rows.has_expired {
         return Ok(None);
     }
+    if !rows.replaced.is_empty() {
+        txn.replace_rows(table, &keys, &mut rows.replaced, container.cas)?;
+    }
     let version = txn.row_version()?;
-    let (mut changes, mut rows) = (Vec::with_capacity(keys.len()), Vec::new());
-    for (at, old) in order.into_iter().zip(found) {
-        let (Some(place), Some(command)) = (places.get_mut(at), commands.get(at)) else {
+    let (mut changes, mut inserted) = (Vec::new(), Vec::new());
+    for (number, old) in rows.others {
+        let Some(at) = order.get(number) else {
+            continue;
+        };
+        let (Some(place), Some(command)) = (places.get_mut(*at), commands.get(*at)) else {
             continue;
         };
         let what = stored(place, command);
@@ -196,26 +212,75 @@ pub(crate) fn set_all(
                 old,
                 new,
             }),
-            None => rows.push(new),
+            None => inserted.push(new),
         }
     }
     if !changes.is_empty() {
         txn.update(table, changes, UpdateMode::Rewrite)?;
     }
-    if !rows.is_empty() {
-        txn.insert(table, rows, InsertMode::Plain)?;
+    if !inserted.is_empty() {
+        txn.insert(table, inserted, InsertMode::Plain)?;
     }
-    let outcome = |place: &Place<'_>| {
-        Ok(CommandOutcome {
-            outcome: Outcome::with_version(Status::Stored, version),
-            metadata_update: place.metadata_update(version, false, None)?,
-        })
+    Ok(Some(version))
+}
+
+/// The positions of places in the order of their keys.
+fn order_of_keys(places: &[Place<'_>]) -> SmallVec<[usize; 16]> {
+    if let [_] = places {
+        return SmallVec::from_slice(&[0]);
+    }
+    let key = |at: usize| places.get(at).map(|place| place.index_key);
+    let numbers = places.iter().map(|place| first_bytes(place.index_key));
+    let mut order: SmallVec<[(u64, usize); 16]> = numbers.zip(0..).collect();
+    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Locks the rows of `set`s, and builds the new ones where they are copies with some columns replaced. `order` has the position of
+/// each key's command.
+fn lock_and_replace(
+    txn: &mut Txn,
+    places: &[Place<'_>],
+    order: &[usize],
+    keys: &[&[u8]],
+    commands: &[&Store<'_>],
+) -> Result<SetRows, Failure> {
+    let mut rows = SetRows::default();
+    let Some(first) = places.first() else {
+        return Ok(rows);
     };
-    places
-        .iter()
-        .map(outcome)
-        .collect::<Result<_, _>>()
-        .map(Some)
+    let (container, now) = (first.container, first.convert.unix_micros());
+    let replaces = container.replaces_rows && txn.replaces_rows_of(&container.table);
+    if replaces {
+        let bytes = commands.iter().map(|command| command.value.len());
+        rows.replaced.reserve(commands.len(), bytes.sum());
+    }
+    let (lookup, wait) = (Lookup::primary(&container.table, keys), txn.wait());
+    txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
+        let Some(row) = locked.row else {
+            rows.others.push((n, None));
+            return;
+        };
+        rows.has_expired |= container.expired(&row, || now);
+        let at = order.get(n).filter(|_| replaces);
+        let pair = at.and_then(|at| Some((places.get(*at)?, commands.get(*at)?)));
+        let replaced = pair.is_some_and(|(place, command)| {
+            let (what, mut convert) = (stored(place, command), place.convert);
+            container.push_replaced((n, &row), what, &mut convert, &mut rows.replaced)
+        });
+        if !replaced {
+            rows.others.push((n, Some(row.to_buf())));
+        }
+    })?;
+    Ok(rows)
+}
+
+/// The outcome of a plain `set` that gave its row this version.
+pub(crate) fn set_outcome(place: &Place<'_>, version: u64) -> Result<CommandOutcome, Failure> {
+    Ok(CommandOutcome {
+        outcome: Outcome::with_version(Status::Stored, version),
+        metadata_update: place.metadata_update(version, false, None)?,
+    })
 }
 
 /// Returns the status of a command that does not store, given the version of the existing item;

@@ -79,6 +79,27 @@ impl Conversion {
         Ok(stored)
     }
 
+    /// As [`Conversion::store`], without a copy of what is stored unchanged. An integer may be out of its column's range.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn store_ref<'a>(
+        &mut self,
+        table: &Table,
+        position: usize,
+        value: ValueRef<'a>,
+    ) -> Result<StoredValue<'a>> {
+        let Some(column) = table.columns.get(position) else {
+            return Err(Error::DefinitionChanged);
+        };
+        if stores_number_unchanged(column, value) || stores_bytes_unchanged(column, value) {
+            return Ok(StoredValue::Unchanged(value));
+        }
+        self.store(table, position, value)
+            .map(StoredValue::Converted)
+    }
+
     /// Converts a part of a client's key to the stored value of a key column.
     ///
     /// # Errors
@@ -133,6 +154,30 @@ impl Conversion {
                 .map_or(Value::Null, Value::DateTime),
         };
         table.columns.iter().map(default).collect()
+    }
+}
+
+/// Whether a column stores this integer unchanged, if it is in the column's range.
+fn stores_number_unchanged(column: &Column, value: ValueRef<'_>) -> bool {
+    let is_integer = matches!(value, ValueRef::Int(_) | ValueRef::UInt(_));
+    is_integer && column.ty.kind.int_bits() > 0
+}
+
+/// A stored value.
+#[derive(Debug)]
+pub(crate) enum StoredValue<'a> {
+    /// The client's value.
+    Unchanged(ValueRef<'a>),
+    Converted(Value),
+}
+
+impl StoredValue<'_> {
+    #[inline]
+    pub(crate) fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            StoredValue::Unchanged(value) => *value,
+            StoredValue::Converted(value) => value.as_ref(),
+        }
     }
 }
 

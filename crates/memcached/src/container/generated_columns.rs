@@ -4,13 +4,14 @@
 //! that a value that was read can be stored again; a value of generated columns only is refused. A
 //! generated key column must yield the key of the request.
 
-use crate::container::convert::Conversion;
+use crate::container::convert::{Conversion, StoredValue};
 use crate::container::field_codec::Piece;
 use crate::container::json;
 use crate::container::{Container, ExpiryForm, Flags, Stored, ValueFormat, number, refused};
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
-use porpoise_rows::{Error, Result, Txn};
+use porpoise_rows::{Error, ReplacedRows, Result, RowRef, Txn};
 use porpoise_types::{ColumnType, DateTime, Value, ValueRef, encode_key};
+use smallvec::SmallVec;
 
 impl Container {
     /// Returns a new row for a client's key, with defaults in all other columns.
@@ -53,6 +54,46 @@ impl Container {
         }
         self.apply_version(row, version);
         Ok(())
+    }
+
+    /// Adds the row `old` of a key with the values of a `set` to `rows`, if the container only replaces columns
+    /// (`replaces_rows`). Returns false if a value does not fit or needs more than a copy of the row.
+    pub(crate) fn push_replaced(
+        &self,
+        (number, old): (usize, &RowRef<'_>),
+        what: Stored<'_>,
+        convert: &mut Conversion,
+        rows: &mut ReplacedRows,
+    ) -> bool {
+        let [value_column] = self.values.as_slice() else {
+            return false;
+        };
+        let mut values: SmallVec<[(usize, StoredValue<'_>); 3]> = SmallVec::new();
+        let mut store = |position: usize, value| {
+            let stored = convert.store_ref(&self.table, position, value);
+            stored.is_ok_and(|stored| {
+                values.push((position, stored));
+                true
+            })
+        };
+        if !store(*value_column, ValueRef::Bytes(what.value)) {
+            return false;
+        }
+        if let (Flags::Column(position), Some(flags)) = (self.flags, what.flags)
+            && !store(position, ValueRef::UInt(u64::from(flags)))
+        {
+            return false;
+        }
+        if let (Some((position, form)), Some(expires)) = (self.expiry, what.expires)
+            && !store(position, expiry_value(form, expires))
+        {
+            return false;
+        }
+        let values: SmallVec<[(usize, ValueRef<'_>); 3]> = values
+            .iter()
+            .map(|(n, value)| (*n, value.as_ref()))
+            .collect();
+        rows.push(number, old, &values)
     }
 
     /// Returns which columns of a new row have a value, given by the client or by a default; the
@@ -290,14 +331,7 @@ impl Container {
         let Some((position, form)) = self.expiry else {
             return Ok(false);
         };
-        let value = match (form, expires) {
-            (ExpiryForm::Seconds, seconds) => ValueRef::Int(seconds),
-            (ExpiryForm::Time, 0) => ValueRef::Null,
-            (ExpiryForm::Time, seconds) => {
-                let micros = seconds.saturating_mul(1_000_000);
-                DateTime::from_unix_micros(micros).map_or(ValueRef::Null, ValueRef::DateTime)
-            }
-        };
+        let value = expiry_value(form, expires);
         put(row, position, convert.store(&self.table, position, value)?);
         Ok(true)
     }
@@ -328,6 +362,18 @@ impl Container {
         }
         self.apply_version(row, version);
         Ok(())
+    }
+}
+
+/// An expiry time in seconds since 1970 (0: never) as the value of its column.
+fn expiry_value(form: ExpiryForm, expires: i64) -> ValueRef<'static> {
+    match (form, expires) {
+        (ExpiryForm::Seconds, seconds) => ValueRef::Int(seconds),
+        (ExpiryForm::Time, 0) => ValueRef::Null,
+        (ExpiryForm::Time, seconds) => {
+            let micros = seconds.saturating_mul(1_000_000);
+            DateTime::from_unix_micros(micros).map_or(ValueRef::Null, ValueRef::DateTime)
+        }
     }
 }
 

@@ -234,7 +234,7 @@ fn container(
         columns.used.extend_from_slice(&values);
     }
     let (write_set, may_fire_triggers) = write_set(table, chunked_values.as_ref(), catalog);
-    let container = Container {
+    let mut container = Container {
         name: name.to_owned(),
         table: Arc::clone(table),
         index,
@@ -252,8 +252,10 @@ fn container(
         may_fire_triggers,
         chunked_values,
         column_without_value: column_without_default(table, &columns.used),
+        replaces_rows: false,
         statistics: Vec::new(),
     };
+    container.replaces_rows = container.find_replaces_rows();
     no_default_note(container.column_without_value.as_deref(), &mut note);
     Ok((container, note))
 }

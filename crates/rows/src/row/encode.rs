@@ -5,7 +5,7 @@ use super::{HAS_EXPIRY, HEADER, MAX_TABLE_VERSION, OVERFLOW, ROW_FORMAT_VERSION,
 use crate::table::Table;
 use crate::table::layout::{Layout, Storage};
 use crate::{Error, Result};
-use porpoise_types::Value;
+use porpoise_types::{Value, ValueRef};
 use smallvec::SmallVec;
 
 /// Metadata of a row: version and expiry.
@@ -125,7 +125,7 @@ impl<'a> NewRow<'a> {
                 let start = body + slot.at;
                 let place = out.get_mut(start..start + slot.storage.width());
                 place
-                    .and_then(|place| write_fixed(slot.storage, value, place))
+                    .and_then(|place| write_fixed(slot.storage, value.as_ref(), place))
                     .ok_or_else(|| bad_value(table, position))?;
             }
         }
@@ -176,12 +176,12 @@ fn bad_value(table: &Table, position: usize) -> Error {
 
 /// Writes a value into its `storage.width()` bytes. Returns `None` if it has another storage kind
 /// or does not fit.
-fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> {
+pub(super) fn write_fixed(storage: Storage, value: ValueRef<'_>, place: &mut [u8]) -> Option<()> {
     match (storage, value) {
-        (Storage::Int(width), Value::Int(_) | Value::UInt(_)) => {
+        (Storage::Int(width), ValueRef::Int(_) | ValueRef::UInt(_)) => {
             let v = match value {
-                Value::Int(v) => *v,
-                Value::UInt(v) => i64::try_from(*v).ok()?,
+                ValueRef::Int(v) => v,
+                ValueRef::UInt(v) => i64::try_from(v).ok()?,
                 _ => return None,
             };
             let unused = 64 - 8 * u32::from(width);
@@ -190,10 +190,10 @@ fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> 
             }
             put(place, &v.to_le_bytes());
         }
-        (Storage::UInt(width), Value::Int(_) | Value::UInt(_)) => {
+        (Storage::UInt(width), ValueRef::Int(_) | ValueRef::UInt(_)) => {
             let v = match value {
-                Value::UInt(v) => *v,
-                Value::Int(v) => u64::try_from(*v).ok()?,
+                ValueRef::UInt(v) => v,
+                ValueRef::Int(v) => u64::try_from(v).ok()?,
                 _ => return None,
             };
             if width < 8 && v >> (8 * u32::from(width)) != 0 {
@@ -205,16 +205,16 @@ fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> 
             clippy::cast_possible_truncation,
             reason = "a FLOAT's value was rounded to single precision when it was stored"
         )]
-        (Storage::Float, Value::Double(v)) => put(place, &(*v as f32).to_le_bytes()),
-        (Storage::Double, Value::Double(v)) => put(place, &v.to_le_bytes()),
-        (Storage::Date, Value::Date(v)) => put(place, &v.packed().to_le_bytes()),
-        (Storage::DateTime, Value::DateTime(v)) => put(place, &v.packed().to_le_bytes()),
-        (Storage::Time, Value::Time(v)) => put(place, &v.as_micros().to_le_bytes()),
+        (Storage::Float, ValueRef::Double(v)) => put(place, &(v as f32).to_le_bytes()),
+        (Storage::Double, ValueRef::Double(v)) => put(place, &v.to_le_bytes()),
+        (Storage::Date, ValueRef::Date(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::DateTime, ValueRef::DateTime(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::Time, ValueRef::Time(v)) => put(place, &v.as_micros().to_le_bytes()),
         (
             Storage::Decimal {
                 precision, scale, ..
             },
-            Value::Decimal(v),
+            ValueRef::Decimal(v),
         ) => {
             let mut bytes = Vec::with_capacity(place.len());
             v.encode(precision, scale, &mut bytes);

@@ -32,6 +32,7 @@ pub(crate) mod keyset;
 pub(crate) mod lookup;
 pub(crate) mod merge;
 mod reapply;
+pub(crate) mod replace;
 pub(crate) mod scan;
 mod scratch;
 mod statement;

@@ -137,6 +137,69 @@ fn sets_of_a_table_without_foreign_keys_have_the_results_that_they_have_one_by_o
 }
 
 #[test]
+fn sets_that_replace_bytes_of_rows_have_the_results_of_updates() {
+    let server = Porpoise::builder().arg("--durability", "memory").start();
+    sql(&server, "CREATE DATABASE t");
+    // `set`s of `c` copy rows with some bytes replaced; a key on the value forbids that for `d`.
+    for (name, key) in [("c", ""), ("d", ", KEY (v(4))")] {
+        sql(
+            &server,
+            &format!(
+                "CREATE TABLE t.{name} (before_all VARCHAR(20) DEFAULT 'left', id INT PRIMARY KEY, f INT UNSIGNED NOT NULL,
+                     v TEXT, n BIGINT DEFAULT 5, expires TIMESTAMP NULL, after_all VARCHAR(20) DEFAULT 'right',
+                     mark BIGINT UNSIGNED{key});
+                 INSERT INTO ndbmemcache.containers SET name = '{name}', db_schema = 't',
+                     db_table = '{name}', key_columns = 'id', value_columns = 'v', flags = 'f',
+                     cas_column = 'mark', expire_time_column = 'expires';
+                 INSERT INTO ndbmemcache.key_prefixes VALUES (0, '{name}:', 0, 'ndb-only', '{name}')"
+            ),
+        );
+    }
+    let (long, too_long) = ("l".repeat(5000), "o".repeat(20_000));
+    compare(&server, ["c", "d"], 25, |random| {
+        let key = random.below(30);
+        let value = *random.pick(&["x", "", "v5", "\u{e4}\u{e4}", &long, &too_long]);
+        let exptime = *random.pick(&["0", "0", "0", "1000", "-1"]);
+        let flags = *random.pick(&["0", "7", "4294967295"]);
+        let bytes = value.len();
+        match random.below(8) {
+            0 => format!("delete @:{key}\r\n"),
+            1 => format!("append @:{key} 0 0 {bytes}\r\n{value}\r\n"),
+            2 => format!("set @:{key} 0 0 1\r\n\u{ff}\r\n"),
+            _ => format!("set @:{key} {flags} {exptime} {bytes}\r\n{value}\r\n"),
+        }
+    });
+    let columns = "id, before_all, f, v, n, expires IS NULL, after_all";
+    let rows = |table| {
+        sql(
+            &server,
+            &format!("SELECT {columns} FROM t.{table} ORDER BY id"),
+        )
+    };
+    assert_eq!(rows("c"), rows("d"));
+    assert!(rows("c").lines().count() > 9);
+    // The column has each row's CAS value, which changes with every `set`.
+    sql(&server, "DELETE FROM t.c");
+    let one = "set c:1 1 0 1\r\nx\r\n";
+    let two = format!("{one}set c:2 1 0 1\r\ny\r\n");
+    let mut before = 0;
+    for sets in [&two, one, &two, one, one] {
+        server.memcached(sets);
+        let mark: u64 = sql(&server, "SELECT mark FROM t.c WHERE id = 1")
+            .trim()
+            .parse()
+            .unwrap();
+        assert!(mark > before);
+        before = mark;
+        let shown = server.memcached("gets c:1\r\n");
+        assert!(
+            shown.starts_with(&format!("VALUE c:1 1 1 {mark}\r\n")),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn changes_of_one_key_get_versions_of_their_own() {
     let server = start();
     let requests = "ms a:1 1 c\r\nx\r\nms a:2 1 c\r\nx\r\nms a:1 1 c\r\ny\r\n\

@@ -2,6 +2,7 @@
 //! [`super::lock_rows`] reads rows under locks.
 
 use super::index_merge::IndexMerge;
+use super::key_list::KeyList;
 use super::keys;
 use super::loose_scan::LooseCursor;
 use super::pruning::{Batch, Pruning};
@@ -456,6 +457,22 @@ fn set_cursor<'a>(
 }
 
 /// Encodes the keys, without duplicates, in the order of the index.
+pub(super) fn encode_keys<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Vec<Expr>],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<KeyList> {
+    let mut encoded = KeyList::with_capacity(parts.len());
+    for key in parts {
+        keys::append(table, index, key, row, cx, &mut encoded)?;
+    }
+    encoded.sort_and_dedup();
+    Ok(encoded)
+}
+
+/// As [`encode_keys`], each key by itself.
 pub(super) fn encode_distinct_keys<'a>(
     table: &Table,
     index: usize,
@@ -463,30 +480,8 @@ pub(super) fn encode_distinct_keys<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Vec<Vec<u8>>> {
-    let mut encoded = Vec::with_capacity(parts.len());
-    for key in parts {
-        encoded.extend(keys::prefixes(table, index, key, row, cx)?);
-    }
-    if encoded.len() > 1 {
-        sort_keys(&mut encoded);
-        encoded.dedup();
-    }
-    Ok(encoded)
-}
-
-/// Sorts keys. Their first bytes are compared as numbers, which decides about most of them.
-fn sort_keys(keys: &mut Vec<Vec<u8>>) {
-    let prefix = |key: &[u8]| {
-        let mut first = [0; 8];
-        for (to, from) in first.iter_mut().zip(key) {
-            *to = *from;
-        }
-        u64::from_be_bytes(first)
-    };
-    let with_prefix = |key: Vec<u8>| (prefix(&key), key);
-    let mut all: Vec<(u64, Vec<u8>)> = keys.drain(..).map(with_prefix).collect();
-    all.sort_unstable();
-    keys.extend(all.into_iter().map(|(_, key)| key));
+    let encoded = encode_keys(table, index, parts, row, cx)?;
+    Ok(encoded.iter().map(<[u8]>::to_vec).collect())
 }
 
 /// The key of a row if `with_keys`, else an empty one.

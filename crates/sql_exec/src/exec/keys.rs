@@ -7,6 +7,7 @@
 //! or no bound. A double beyond 2^53 equals several integers, whose keys are all looked up.
 
 use super::ExecResult;
+use super::key_list::KeyList;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
 use crate::plan::scan::{Bound, IndexRange};
@@ -220,37 +221,56 @@ pub fn prefixes<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Prefixes> {
-    if let Some(key) = integer_prefix(table, index, parts, row, cx)? {
-        return Ok(smallvec::smallvec![key]);
+    if let Some(value) = integer_of_column(table, index, parts, cx) {
+        return Ok(smallvec::smallvec![table.key_prefix(index, &[value])]);
     }
     let all = values(table, index, parts, row, cx)?.into_iter();
     Ok(all.map(|values| encoded(table, index, &values)).collect())
 }
 
-/// The encoded key prefix of a parameter or constant that is an integer in the range of the index's first column, which is
-/// most look-ups by a key; `None` for others.
-fn integer_prefix<'a>(
+/// Adds the encoded key prefixes of these expressions, as [`prefixes`] returns them.
+pub(super) fn append<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Expr],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> ExecResult<Option<Vec<u8>>> {
-    let ([e], Some(definition)) = (parts, table.indexes.get(index)) else {
-        return Ok(None);
-    };
-    let part = definition.parts.first();
-    let column = part.and_then(|part| table.columns.get(part.column));
-    let (ExprKind::Param(_) | ExprKind::Const(_), Some(column)) = (&e.kind, column) else {
-        return Ok(None);
-    };
-    let ty = &column.ty;
-    if !ty.is_integer() || ty.unsigned {
-        return Ok(None);
+    out: &mut KeyList,
+) -> ExecResult<()> {
+    if let Some(value) = integer_of_column(table, index, parts, cx) {
+        out.push_with(|bytes| table.append_key_prefix(index, &[value], bytes));
+        return Ok(());
     }
-    let value = eval(e, row, cx)?;
-    let fits = matches!(value, ValueRef::Int(v) if in_range(v.into(), ty));
-    Ok(fits.then(|| table.key_prefix(index, &[value])))
+    for values in values(table, index, parts, row, cx)? {
+        out.push(&encoded(table, index, &values));
+    }
+    Ok(())
+}
+
+/// The value of a parameter or constant that is an integer in the range of the index's first column, which is
+/// most look-ups by a key; `None` for others.
+#[inline]
+fn integer_of_column<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    cx: &EvalCx<'a>,
+) -> Option<ValueRef<'a>> {
+    let [e] = parts else {
+        return None;
+    };
+    let value = match &e.kind {
+        ExprKind::Param(at) => *cx.params.get(*at)?,
+        ExprKind::Const(value) => value.as_ref(),
+        _ => return None,
+    };
+    let ValueRef::Int(number) = value else {
+        return None;
+    };
+    let part = table.indexes.get(index)?.parts.first()?;
+    let ty = &table.columns.get(part.column)?.ty;
+    let fits = ty.is_integer() && !ty.unsigned && in_range(number.into(), ty);
+    fits.then_some(value)
 }
 
 fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {

@@ -45,6 +45,7 @@ mod insert;
 mod join;
 mod join_hash_table;
 mod json_table;
+mod key_list;
 mod keys;
 mod load;
 mod lock_rows;

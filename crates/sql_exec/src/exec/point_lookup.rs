@@ -4,7 +4,7 @@
 //! Invariant: the visitor writes to the sink while the engine's memory is borrowed. Sinks of a
 //! plain read only append to memory then, and there is at most one row for each key.
 
-use super::fetch::encode_distinct_keys;
+use super::fetch::encode_keys;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::{LimitWindow, all_true, cx_of};
@@ -40,11 +40,11 @@ pub(super) fn run(
         return Ok(0);
     }
     let since = exec.begin_part();
-    let mut keys = encode_distinct_keys(table, *index, keys, &[], &cx_of(exec, &arena))?;
+    let keys = encode_keys(table, *index, keys, &[], &cx_of(exec, &arena))?;
     sink.columns(&plan.columns)?;
     let pruning = Pruning::overflow_only(scan, table, &cx_of(exec, &arena))?;
-    keys.retain(|key| pruning.allows(table, *index, key));
-    let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().collect();
+    wanted.retain(|key| pruning.allows(table, *index, key));
     let read = exec.read();
     let cx = EvalCx {
         queries: None,
