@@ -262,7 +262,7 @@ fn subpartition_by(table: &TableDef, sub: &Subpartitioning) -> String {
     let algorithm = algorithm(sub.algorithm);
     let inner = expression(table, &sub.columns, sub.expr.as_ref());
     let mut text = format!("\nSUBPARTITION BY {words}{algorithm} ({inner})");
-    if sub.by_number {
+    if sub.by_number && sub.count > 1 {
         text.push_str(&format!("\nSUBPARTITIONS {}", sub.count));
     }
     text

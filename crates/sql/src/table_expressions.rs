@@ -274,7 +274,7 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
             let nondeterministic = current_time || NONDETERMINISTIC_FUNCTIONS.contains(&f.name);
             let is_default = matches!(owner, ExpressionOwner::Default(_));
             if nondeterministic && !is_default || FORBIDDEN_FUNCTIONS.contains(&f.name) {
-                let name = f.name.to_ascii_lowercase();
+                let name = first_name(f.name).to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
             }
         }
@@ -283,6 +283,17 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     match refused {
         Some(error) => Err(error),
         None => Ok(()),
+    }
+}
+
+/// The name of a function that MySQL's messages have for its synonyms.
+fn first_name(name: &str) -> &str {
+    match name {
+        "CURRENT_TIMESTAMP" | "LOCALTIME" | "LOCALTIMESTAMP" => "NOW",
+        "CURRENT_DATE" => "CURDATE",
+        "CURRENT_TIME" => "CURTIME",
+        "SESSION_USER" | "SYSTEM_USER" => "USER",
+        _ => name,
     }
 }
 
@@ -580,8 +591,10 @@ impl TableExpressions {
                 tz: &cx.time_zone,
                 now: env.now(),
             };
-            let (column, from) = (&compiled.column, Some(&compiled.expr.ty));
-            store(value, from, &column.ty, &column.name, row_number, &mut cast)?
+            let column = &compiled.column;
+            let (value, from) = convert::assigned(value, &compiled.expr.ty, &column.ty);
+            let (ty, name) = (&column.ty, &column.name);
+            store(value, Some(from), ty, name, row_number, &mut cast)?
         };
         cx.seed.set(env.random.get());
         cx.warnings

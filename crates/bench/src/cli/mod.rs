@@ -275,7 +275,7 @@ struct Setup<'a> {
     fsync_delay: Duration,
     /// Whether Porpoise and MariaDB keep a binary log: each server is started once for each value.
     binary_log: &'a [bool],
-    /// Processors of the servers and of this process.
+    /// Processors of the servers and of this process, which generates the load.
     pinning: Pinning,
 }
 
@@ -329,7 +329,7 @@ fn budgets(given: &ArgMatches) -> Result<()> {
             durability: phase.durability,
             fsync_delay: phase.fsync_delay,
             binary_log: &[false],
-            // What runs in this process shares it with no generator.
+            // Without servers there is nothing to keep the generator away from.
             pinning: phase.peers.map(|_| pinning.clone()).unwrap_or_default(),
         };
         let restrict = |name: &str, options: &mut BenchOptions| {

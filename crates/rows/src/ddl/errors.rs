@@ -104,10 +104,13 @@ pub(crate) fn trigger_exists() -> Error {
     refuse(1359, "HY000", "Trigger already exists".to_owned())
 }
 
-/// 1359, with IF NOT EXISTS: the name belongs to another table's trigger.
-pub(crate) fn trigger_of_other_table(database: &str, name: &str, table: &str) -> Error {
-    let text = format!("Trigger '{database}.{name}' already exists on the table '{table}'");
-    refuse(1359, "HY000", text)
+/// 4100: with IF NOT EXISTS, the name belongs to another table's trigger.
+pub(crate) fn trigger_of_other_table(database: &str, name: &str) -> Error {
+    let text = format!(
+        "Trigger '{database}'.'{name}' already exists on a different table. The 'IF NOT EXISTS' \
+         clause is only supported for triggers associated with the same table."
+    );
+    refuse(4100, "HY000", text)
 }
 
 /// 1360: there is no trigger of that name.

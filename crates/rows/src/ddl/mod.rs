@@ -172,6 +172,13 @@ pub enum AlterOp {
     Force,
 }
 
+impl AlterOp {
+    /// Whether the table has a primary key after it.
+    pub fn adds_primary_key(&self) -> bool {
+        matches!(self, AlterOp::AddIndex(spec) if spec.kind == crate::definition::IndexKind::Primary)
+    }
+}
+
 /// Working copy of the catalog during a change.
 pub(crate) struct CatalogDraft {
     pub(crate) catalog: Catalog,

@@ -257,24 +257,7 @@ pub(super) fn draft_table(
         colocate: partition::colocation(catalog, spec)?,
         triggers: Arc::default(),
     };
-    let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
-    match spec.indexes.iter().find(declared) {
-        Some(primary) => {
-            let primary = key_parts::add_columns(db, &mut table, primary)?;
-            indexes::add(&mut table.indexes, &table.columns, &primary, false)?;
-        }
-        None => {
-            table.hidden_key = true;
-            table.indexes.push(indexes::hidden_primary());
-        }
-    }
-    if spec.indexes.iter().filter(declared).count() > 1 {
-        return Err(errors::two_primary_keys());
-    }
-    for index in spec.indexes.iter().filter(|i| !declared(i)) {
-        let index = key_parts::add_columns(db, &mut table, index)?;
-        indexes::add(&mut table.indexes, &table.columns, &index, false)?;
-    }
+    add_indexes(db, &mut table, spec)?;
     table.layouts = vec![columns::layout(1, &table.columns)];
     for wanted in &spec.foreign_keys {
         let key = foreign::foreign_key(catalog, &table, wanted, cx.foreign_key_checks)?;
@@ -292,6 +275,33 @@ pub(super) fn draft_table(
     partition::check(&table)?;
     check_waiting_children(catalog, &table)?;
     Ok(table)
+}
+
+/// Adds the indexes of a new table, the primary key first.
+fn add_indexes(db: &Db, table: &mut TableDef, spec: &TableSpec) -> Result<()> {
+    let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
+    match spec.indexes.iter().find(declared) {
+        Some(primary) if primary.invisible => return Err(errors::primary_invisible()),
+        Some(primary) => {
+            let primary = key_parts::add_columns(db, table, primary)?;
+            indexes::add(&mut table.indexes, &table.columns, &primary, false)?;
+        }
+        None => {
+            table.hidden_key = true;
+            table.indexes.push(indexes::hidden_primary());
+        }
+    }
+    if spec.indexes.iter().filter(declared).count() > 1 {
+        return Err(errors::two_primary_keys());
+    }
+    for index in spec.indexes.iter().filter(|i| !declared(i)) {
+        let index = key_parts::add_columns(db, table, index)?;
+        indexes::add(&mut table.indexes, &table.columns, &index, false)?;
+    }
+    if indexes::replaces_primary(table).is_some_and(|index| index.invisible) {
+        return Err(errors::primary_invisible());
+    }
+    Ok(())
 }
 
 /// Checks constraints that were created while this parent did not exist.

@@ -39,7 +39,7 @@ impl Db {
     /// CREATE TRIGGER. With `if_not_exists` an existing one of the same table is a note.
     ///
     /// # Errors
-    /// 1359 if there is one of that name, 1146 without its table, 1361 for a temporary table's name
+    /// 1359 if there is one of that name (4100 of another table with IF NOT EXISTS), 1146 without its table, 1361 for a temporary table's name
     /// or a view, 3011 if there is no trigger to follow or precede.
     pub fn create_trigger(
         &self,
@@ -59,17 +59,16 @@ impl Db {
             Ok(found.ok_or_else(|| errors::no_table(database, table))?.id)
         };
         let id = find(&self.catalog())?;
-        let exists =
-            |catalog: &Catalog| -> Result<bool> {
-                match catalog.trigger(database, &trigger.name) {
-                    None => Ok(false),
-                    Some((other, _)) if if_not_exists && other.id == id => Ok(true),
-                    Some((other, existing)) if if_not_exists => Err(
-                        errors::trigger_of_other_table(database, &existing.name, &other.name),
-                    ),
-                    Some(_) => Err(errors::trigger_exists()),
+        let exists = |catalog: &Catalog| -> Result<bool> {
+            match catalog.trigger(database, &trigger.name) {
+                None => Ok(false),
+                Some((other, _)) if if_not_exists && other.id == id => Ok(true),
+                Some((_, existing)) if if_not_exists => {
+                    Err(errors::trigger_of_other_table(database, &existing.name))
                 }
-            };
+                Some(_) => Err(errors::trigger_exists()),
+            }
+        };
         if exists(&self.catalog())? {
             return Ok(DdlOutcome {
                 is_note: true,

@@ -103,6 +103,14 @@ functions! {
     22 Ceil "CEIL" 1;
 }
 
+impl PartitionFunction {
+    /// Whether its arguments are dates or times: columns.
+    pub fn is_of_date(self) -> bool {
+        use PartitionFunction as F;
+        !matches!(self, F::Abs | F::Ceil | F::Ceiling | F::Floor)
+    }
+}
+
 /// Monotonicity of an expression in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Monotone {

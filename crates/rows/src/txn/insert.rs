@@ -152,7 +152,7 @@ impl Statement<'_> {
         }
     }
 
-    /// Reads the removals of the documents of new rows, but for rows of REPLACE that seem to exist.
+    /// Reads the removals of the documents of new rows, except of rows that REPLACE leaves as they are.
     fn read_removals_of_new(
         &mut self,
         table: &Table,
@@ -168,8 +168,8 @@ impl Statement<'_> {
         self.read_removals(table, &written)
     }
 
-    /// Whether the row that has the primary key of a new one is equal to it, and nothing refers to it, as
-    /// far as the lock call tells: not if the transaction has written the row.
+    /// Whether the row that the lock call returned for the primary key of a new row is equal to it. False if
+    /// the transaction has written that key, and for tables that foreign keys refer to.
     fn is_locked_row_equal(&self, table: &Table, row: &[Value], own: &[KeyId]) -> Result<bool> {
         let Some(id) = own.first().copied().filter(|id| *id != NO_KEY) else {
             return Ok(false);

@@ -63,8 +63,9 @@ pub struct TextMatches {
     frequencies: Frequencies,
 }
 
-/// The order of matches by descending relevance, equal ones by their keys. The first ones are selected and
-/// sorted alone, because most searches return only the first few rows; the others when they are read.
+/// The order of matches: by descending relevance, equal ones by their keys, or by their keys alone. By
+/// relevance, the first matches are selected and sorted alone, because most searches return only the first few
+/// rows; the others are sorted when they are read.
 #[derive(Debug)]
 pub struct RankOrder {
     order: Vec<u32>,
@@ -78,7 +79,7 @@ pub struct RankOrder {
 const FIRST_SORTED: usize = 64;
 
 impl RankOrder {
-    /// The order of all matches.
+    /// The order of all matches by relevance.
     #[must_use]
     pub fn new(matches: &TextMatches) -> RankOrder {
         let count = u32::try_from(matches.len()).unwrap_or(u32::MAX);
@@ -89,7 +90,7 @@ impl RankOrder {
         }
     }
 
-    /// The order of the keys of all matches, whatever their relevance.
+    /// The order of all matches by their keys, which is that of `matches`.
     #[must_use]
     pub fn by_key(matches: &TextMatches) -> RankOrder {
         let unsorted = RankOrder::new(matches);

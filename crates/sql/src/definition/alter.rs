@@ -210,7 +210,7 @@ impl ClauseConverter<'_> {
         let op = match option {
             TableOption::AutoIncrement(n) => AlterOp::SetAutoIncrement(*n),
             TableOption::Comment(comment) => {
-                AlterOp::SetComment(super::table_comment(&self.table.name, comment)?)
+                AlterOp::SetComment(super::table_comment(self.cx, &self.table.name, comment)?)
             }
             TableOption::Engine(name) if is_engine(name.name) => {
                 let engine = super::engine(self.cx, &self.table.name, name.name)?;

@@ -13,17 +13,33 @@ use porpoise_types::ColumnType;
 /// Name of the column.
 const COLUMN: &str = "my_row_id";
 
+/// Error 3750 for a table without a primary key under `sql_require_primary_key`.
+///
+/// # Errors
+/// 3750.
+pub fn check_required(cx: &StatementContext, has_key: bool) -> Result<()> {
+    if has_key || !cx.settings.requires_key {
+        return Ok(());
+    }
+    let text = "Unable to create or change a table without a primary key, when the system variable \
+                'sql_require_primary_key' is set. Add a primary key to the table or unset this variable \
+                to avoid this message. Note that tables without a primary key can cause performance \
+                problems in row-based replication, so please consult your DBA before changing this \
+                setting.";
+    Err(SqlError::new(3750, "HY000", text))
+}
+
 /// Adds the column and the key where the session requests them.
 ///
 /// # Errors
-/// 4108 if a column has the name already, 4109 beside another AUTO_INCREMENT column, 1235 for a
+/// 3750 without a key under `sql_require_primary_key`; 4108 if a column has the name already, 4109 beside another AUTO_INCREMENT column, 1235 for a
 /// partitioned table.
 pub fn add(cx: &StatementContext, spec: &mut TableSpec) -> Result<()> {
     let has_key = spec.indexes.iter().any(|i| i.kind == IndexKind::Primary);
     let transactional = ["innodb", "porpoise"];
     let engine = spec.options.engine.to_ascii_lowercase();
     if !cx.settings.generates_keys || has_key || !transactional.contains(&engine.as_str()) {
-        return Ok(());
+        return check_required(cx, has_key);
     }
     if spec.placement.partitioning.is_some() {
         return Err(SqlError::not_supported(

@@ -78,11 +78,8 @@ pub fn index(cx: &StatementContext, def: &IndexDef<'_>) -> Result<IndexSpec> {
                 return Err(SqlError::not_supported("RTREE indexes"));
             }
             IndexOption::Comment(comment) => {
-                spec.comment = text(comment);
-                if spec.comment.chars().count() > 1024 {
-                    let text = "Comment for index is too long (max = 1024)";
-                    return Err(SqlError::new(1688, "HY000", text));
-                }
+                let what = format!("index '{}'", spec.name.as_deref().unwrap_or_default());
+                spec.comment = super::limited_comment(cx, text(comment), 1024, (1688, &what))?;
             }
             IndexOption::Visible(visible) => spec.invisible = !visible,
             _ => {}

@@ -182,7 +182,7 @@ fn table_options(
             }
             TableOption::Collate(Some(name)) => collation = Some(collation_named(name.name)?),
             TableOption::Charset(None) | TableOption::Collate(None) => {}
-            TableOption::Comment(comment) => options.comment = table_comment(table, comment)?,
+            TableOption::Comment(comment) => options.comment = table_comment(cx, table, comment)?,
             TableOption::RowFormat(name) if name.name.eq_ignore_ascii_case("default") => {}
             TableOption::RowFormat(name) => {
                 let value = name.name.to_ascii_uppercase();
@@ -208,12 +208,27 @@ fn table_options(
     Ok((options, auto_increment))
 }
 
-fn table_comment(table: &str, comment: &[u8]) -> Result<String> {
-    let comment = text(comment);
-    if comment.chars().count() > 2048 {
-        let text = format!("Comment for table '{table}' is too long (max = 2048)");
-        return Err(SqlError::new(1628, "HY000", text));
+fn table_comment(cx: &StatementContext, table: &str, comment: &[u8]) -> Result<String> {
+    limited_comment(cx, text(comment), 2048, (1628, &format!("table '{table}'")))
+}
+
+/// A comment of at most `longest` characters. A longer one is an error; in a mode that is not strict it is cut off
+/// with a warning.
+fn limited_comment(
+    cx: &StatementContext,
+    mut comment: String,
+    longest: usize,
+    (code, what): (u16, &str),
+) -> Result<String> {
+    let Some((end, _)) = comment.char_indices().nth(longest) else {
+        return Ok(comment);
+    };
+    let message = format!("Comment for {what} is too long (max = {longest})");
+    if cx.settings.mode.is_strict() {
+        return Err(SqlError::new(code, "HY000", message));
     }
+    warn(cx, Level::Warning, code, message);
+    comment.truncate(end);
     Ok(comment)
 }
 
@@ -399,11 +414,8 @@ fn attribute(
         ColumnAttr::Unique if *key == Some(IndexKind::Primary) => {}
         ColumnAttr::Unique => *key = Some(IndexKind::Unique),
         ColumnAttr::Comment(comment) => {
-            spec.comment = text(comment);
-            if spec.comment.chars().count() > 1024 {
-                let text = format!("Comment for field '{}' is too long (max = 1024)", spec.name);
-                return Err(SqlError::new(1629, "HY000", text));
-            }
+            let what = format!("field '{}'", spec.name);
+            spec.comment = limited_comment(cx, text(comment), 1024, (1629, &what))?;
         }
         ColumnAttr::Generated { expr, stored } => {
             let owner = ExpressionOwner::Generated(&spec.name);

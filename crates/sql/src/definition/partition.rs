@@ -16,10 +16,10 @@ use porpoise_rows::partition::{
 };
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
-    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
+    AlterAction, BinaryOp, Expr, ExprKind, Func, Ident, IntervalUnit, Literal, PartitionBy,
+    PartitionDef, PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
 };
-use porpoise_types::{CastCx, ColumnType, Level, Value, store};
+use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, store};
 
 /// The table's columns as partitioning sees them: names, types and the primary key.
 pub struct Columns<'a> {
@@ -40,6 +40,15 @@ impl Columns<'_> {
         self.all
             .iter()
             .position(|(n, _)| n.eq_ignore_ascii_case(name))
+    }
+
+    /// The kind of the column that an expression is.
+    fn kind_of(&self, e: &Expr<'_>) -> Option<Kind> {
+        let ExprKind::Column(name) = &e.kind else {
+            return None;
+        };
+        let at = self.position(name.name.name)?;
+        self.all.get(at).map(|(_, ty)| ty.kind)
     }
 
     fn positions(&self, names: &[Ident<'_>]) -> Result<Vec<usize>> {
@@ -81,12 +90,31 @@ pub fn partitioning(
         next_id: 0,
         sub: subpartitioning(columns, by)?,
     };
+    check_listed_types(columns, &out)?;
     out.partitions = definitions(cx, columns, &out, by.partitions)?;
     number_partitions(by, &mut out)?;
     let mut partitions = std::mem::take(&mut out.partitions);
     partitions.iter_mut().for_each(|p| out.number(p));
     out.partitions = partitions;
     Ok(out)
+}
+
+/// Error 1659 for a column of RANGE COLUMNS or LIST COLUMNS that has another type than an integer, a date or time
+/// without a time zone, or a string.
+fn check_listed_types(columns: &Columns<'_>, by: &Partitioning) -> Result<()> {
+    if !matches!(by.method, Method::RangeColumns | Method::ListColumns) {
+        return Ok(());
+    }
+    for (name, ty) in by.columns.iter().filter_map(|at| columns.all.get(*at)) {
+        let of_strings = ty.is_string() || ty.is_binary() || ty.is_blob() || ty.kind == Kind::Json;
+        let of_dates = matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Time);
+        if !(ty.is_integer() && ty.kind != Kind::Bit || of_dates || of_strings) {
+            let text =
+                format!("Field '{name}' is of a not allowed type for this type of partitioning");
+            return Err(error(1659, text));
+        }
+    }
+    Ok(())
 }
 
 /// Method, columns and expression of a PARTITION BY or SUBPARTITION BY clause.
@@ -193,7 +221,7 @@ fn subpartitions(by: &Partitioning, def: &PartitionDef<'_>) -> Result<Vec<Subpar
         let default = |n: usize| Subpartition {
             id: 0,
             name: default_name(def.name.name, n),
-            comment: String::new(),
+            comment: comment(def.options),
         };
         return Ok((0..sub.count).map(default).collect());
     }
@@ -201,7 +229,10 @@ fn subpartitions(by: &Partitioning, def: &PartitionDef<'_>) -> Result<Vec<Subpar
     let given = given.map(|(name, options)| Subpartition {
         id: 0,
         name: name.name.to_owned(),
-        comment: comment(options),
+        comment: match comment(options) {
+            own if own.is_empty() => comment(def.options),
+            own => own,
+        },
     });
     Ok(given.collect())
 }
@@ -295,9 +326,9 @@ fn definitions(
                         "MAXVALUE can only be used in last partition definition",
                     ));
                 }
-                less_than(cx, columns, by, bounds)?
+                less_than(cx, columns, by, def.name.name, bounds)?
             }
-            PartitionValues::In(values) => values_in(cx, columns, by, values)?,
+            PartitionValues::In(values) => values_in(cx, columns, by, def.name.name, values)?,
         };
         out.push(Partition {
             id: 0,
@@ -331,6 +362,7 @@ fn less_than(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
+    partition: &str,
     bounds: &[Option<Expr<'_>>],
 ) -> Result<PartitionBound> {
     let len = bound_len(by);
@@ -346,7 +378,7 @@ fn less_than(
         values.push(match bound {
             None => None,
             Some(e) => {
-                let value = bound_value(cx, columns, by, n, e)?;
+                let value = bound_value(cx, columns, by, (partition, n), e)?;
                 if value.is_null() {
                     let text = "Not allowed to use NULL value in VALUES LESS THAN";
                     return Err(error(1566, text));
@@ -363,6 +395,7 @@ fn values_in(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
+    partition: &str,
     values: &[Expr<'_>],
 ) -> Result<PartitionBound> {
     let len = bound_len(by);
@@ -376,7 +409,7 @@ fn values_in(
             return Err(inconsistent());
         }
         let tuple = parts.iter().enumerate();
-        let tuple = tuple.map(|(n, e)| bound_value(cx, columns, by, n, e));
+        let tuple = tuple.map(|(n, e)| bound_value(cx, columns, by, (partition, n), e));
         tuples.push(tuple.collect::<Result<Vec<_>>>()?);
     }
     Ok(PartitionBound::In(tuples))
@@ -388,7 +421,7 @@ fn bound_value(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
-    n: usize,
+    (partition, n): (&str, usize),
     e: &Expr<'_>,
 ) -> Result<Value> {
     let (value, source) = cx.evaluate(e, &[], &[])?;
@@ -400,7 +433,7 @@ fn bound_value(
             Value::Int(_) => Ok(value),
             Value::UInt(v) => Ok(i64::try_from(v).map_or(Value::UInt(v), Value::Int)),
             _ => {
-                let text = "VALUES value must be of same type as partition function";
+                let text = format!("VALUES value for partition '{partition}' must have type INT");
                 Err(error(1697, text))
             }
         };
@@ -537,6 +570,18 @@ fn not_allowed() -> SqlError {
     error(1564, "This partition function is not allowed")
 }
 
+fn wrong_type() -> SqlError {
+    error(1491, "The PARTITION function returns the wrong type")
+}
+
+/// The function's value may change while the row does not.
+const DEPENDS: &str = "Constant, random or timezone-dependent expressions in (sub)partitioning function are \
+                       not allowed";
+
+fn depends() -> SqlError {
+    error(1486, DEPENDS)
+}
+
 /// Converts a partitioning expression, over positions of columns.
 fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<PartitionExpr> {
     if depth > porpoise_rows::partition::expr::MAX_DEPTH {
@@ -573,27 +618,109 @@ fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<Parti
             }
             Ok(out)
         }
-        ExprKind::Func(call) => {
-            if call.name.name.eq_ignore_ascii_case("mod")
-                && let [a, b] = call.args
-            {
-                let (a, b) = (Box::new(inner(a)?), Box::new(inner(b)?));
-                return Ok(PartitionExpr::Op(PartitionOp::Mod, a, b));
-            }
-            let found = PartitionFunction::by_name(call.name.name);
-            let (function, args) = found.ok_or_else(not_allowed)?;
-            if call.args.len() != args || call.star || call.over.is_some() {
-                return Err(not_allowed());
-            }
-            let args = call.args.iter().map(inner).collect::<Result<_>>()?;
-            Ok(PartitionExpr::Call(function, args))
-        }
-        ExprKind::Extract(unit, e) => {
-            let function = extract_function(*unit)?;
-            Ok(PartitionExpr::Call(function, vec![inner(e)?]))
-        }
+        ExprKind::Func(call) => call_of(columns, call, depth),
+        ExprKind::Extract(unit, e) => extracted(columns, *unit, e),
         _ => Err(not_allowed()),
     }
+}
+
+fn call_of(columns: &Columns<'_>, call: &Func<'_>, depth: usize) -> Result<PartitionExpr> {
+    let inner = |e: &Expr<'_>| expression(columns, e, depth + 1);
+    if call.name.name.eq_ignore_ascii_case("mod")
+        && let [a, b] = call.args
+    {
+        let (a, b) = (Box::new(inner(a)?), Box::new(inner(b)?));
+        return Ok(PartitionExpr::Op(PartitionOp::Mod, a, b));
+    }
+    if call.name.name.eq_ignore_ascii_case("from_days")
+        && let [days] = call.args
+    {
+        // A date, which is no integer; of a date it depends on the time zone.
+        let is_moment = columns.kind_of(days).is_some_and(is_date_or_time);
+        return Err(if is_moment || depth > 0 {
+            depends()
+        } else {
+            wrong_type()
+        });
+    }
+    let found = PartitionFunction::by_name(call.name.name);
+    let (function, args) = found.ok_or_else(not_allowed)?;
+    if call.args.len() != args || call.star || call.over.is_some() {
+        return Err(not_allowed());
+    }
+    if function.is_of_date() && call.args.iter().any(|e| columns.kind_of(e).is_none()) {
+        return Err(depends());
+    }
+    let args = call.args.iter().map(inner).collect::<Result<_>>()?;
+    Ok(PartitionExpr::Call(function, args))
+}
+
+fn is_date_or_time(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::Time
+    )
+}
+
+/// EXTRACT of a column, as the functions of its fields: those of the date from a DATE or DATETIME, those of the
+/// time from a TIME or DATETIME, both from a DATETIME.
+fn extracted(columns: &Columns<'_>, unit: IntervalUnit, e: &Expr<'_>) -> Result<PartitionExpr> {
+    use IntervalUnit as U;
+    use PartitionFunction as F;
+    // The fields, each two digits but microseconds.
+    let fields: &[F] = match unit {
+        U::Microsecond => &[F::Microsecond],
+        U::Second => &[F::Second],
+        U::Minute => &[F::Minute],
+        U::Hour => &[F::Hour],
+        U::Day => &[F::DayOfMonth],
+        U::Month => &[F::Month],
+        U::Quarter => &[F::Quarter],
+        U::Year => &[F::Year],
+        U::YearMonth => &[F::Year, F::Month],
+        U::DayHour => &[F::DayOfMonth, F::Hour],
+        U::DayMinute => &[F::DayOfMonth, F::Hour, F::Minute],
+        U::DaySecond => &[F::DayOfMonth, F::Hour, F::Minute, F::Second],
+        U::DayMicrosecond => &[F::DayOfMonth, F::Hour, F::Minute, F::Second, F::Microsecond],
+        U::HourMinute => &[F::Hour, F::Minute],
+        U::HourSecond => &[F::Hour, F::Minute, F::Second],
+        U::HourMicrosecond => &[F::Hour, F::Minute, F::Second, F::Microsecond],
+        U::MinuteSecond => &[F::Minute, F::Second],
+        U::MinuteMicrosecond => &[F::Minute, F::Second, F::Microsecond],
+        U::SecondMicrosecond => &[F::Second, F::Microsecond],
+        // It depends on default_week_format.
+        U::Week => return Err(depends()),
+    };
+    let of_time = |f: &F| matches!(f, F::Hour | F::Minute | F::Second | F::Microsecond);
+    let (needs_time, needs_date) = (fields.iter().any(of_time), !fields.iter().all(of_time));
+    let fits = match columns.kind_of(e) {
+        Some(Kind::DateTime) => true,
+        Some(Kind::Date) => !needs_time,
+        Some(Kind::Time) => !needs_date,
+        _ => false,
+    };
+    if !fits {
+        return Err(depends());
+    }
+    let column = expression(columns, e, 1)?;
+    let mut out: Option<PartitionExpr> = None;
+    for field in fields {
+        let value = PartitionExpr::Call(*field, vec![column.clone()]);
+        let digits = if *field == F::Microsecond {
+            1_000_000
+        } else {
+            100
+        };
+        out = Some(match out {
+            None => value,
+            Some(before) => {
+                let digits = Box::new(PartitionExpr::Int(digits));
+                let shifted = PartitionExpr::Op(PartitionOp::Mul, Box::new(before), digits);
+                PartitionExpr::Op(PartitionOp::Add, Box::new(shifted), Box::new(value))
+            }
+        });
+    }
+    out.ok_or_else(not_allowed)
 }
 
 fn operator(op: BinaryOp) -> Result<PartitionOp> {
@@ -603,22 +730,6 @@ fn operator(op: BinaryOp) -> Result<PartitionOp> {
         BinaryOp::Mul => PartitionOp::Mul,
         BinaryOp::IntDiv => PartitionOp::Div,
         BinaryOp::Mod => PartitionOp::Mod,
-        _ => return Err(not_allowed()),
-    })
-}
-
-/// The function equivalent to EXTRACT of a unit.
-fn extract_function(unit: IntervalUnit) -> Result<PartitionFunction> {
-    use PartitionFunction as F;
-    Ok(match unit {
-        IntervalUnit::Microsecond => F::Microsecond,
-        IntervalUnit::Second => F::Second,
-        IntervalUnit::Minute => F::Minute,
-        IntervalUnit::Hour => F::Hour,
-        IntervalUnit::Day => F::DayOfMonth,
-        IntervalUnit::Month => F::Month,
-        IntervalUnit::Quarter => F::Quarter,
-        IntervalUnit::Year => F::Year,
         _ => return Err(not_allowed()),
     })
 }

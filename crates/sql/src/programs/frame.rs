@@ -64,8 +64,8 @@ pub(crate) struct Frame {
     pub activations: Vec<Activation>,
     /// The diagnostics area.
     pub conditions: Vec<Condition>,
-    /// Slots of NEW that procedures have assigned.
-    pub passed_back: Vec<u32>,
+    /// Slots of columns of NEW that procedures have assigned through OUT and INOUT parameters.
+    pub assigned_by_procedures: Vec<u32>,
     /// Number of conditions that existed when the innermost active handler was entered: they are removed at the end
     /// of its body, and those that the body has raised stay.
     handled: usize,
@@ -100,7 +100,7 @@ impl Frame {
             cursors: (0..program.cursors.len()).map(|_| None).collect(),
             activations: Vec::new(),
             conditions: Vec::new(),
-            passed_back: Vec::new(),
+            assigned_by_procedures: Vec::new(),
             handled: 0,
             bytes: count * size_of::<Value>(),
             charged: 0,

@@ -170,7 +170,7 @@ impl Instruction {
         }
     }
 
-    /// The expressions and statements that it evaluates, but for variables that are arguments of a
+    /// The expressions and statements that it evaluates, except variables that are arguments of a
     /// procedure.
     fn read_sources(&self) -> Vec<&Source> {
         match self {
@@ -262,7 +262,8 @@ pub(crate) struct RowVariable {
     pub column: String,
     /// Whether the program may assign it: NEW in a BEFORE trigger.
     pub is_assignable: bool,
-    /// Whether the program assigns it, other than by a procedure that has it as an argument.
+    /// Whether the program itself assigns it. A procedure that has it as an argument may assign it as well
+    /// ([`Frame::assigned_by_procedures`](super::frame::Frame)).
     pub assigned: bool,
 }
 

@@ -14,7 +14,7 @@ use bumpalo::Bump;
 use porpoise_base::interrupt::{self, Interrupted};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::convert;
-use porpoise_types::{ColumnType, Level, Value};
+use porpoise_types::{ColumnType, Level, Value, ValueRef};
 
 /// Maximum length of MESSAGE_TEXT in characters.
 const MAX_MESSAGE: usize = 128;
@@ -259,11 +259,12 @@ impl SqlSession {
     /// The integer value of an item of SIGNAL or GET DIAGNOSTICS.
     pub(super) fn integer_item(&self, value: &Value, ty: &ColumnType) -> Result<i64> {
         let to = ColumnType::bigint();
-        if let Some(number) = convert::assigned_number(value.as_ref(), ty, &to) {
+        let (value, ty) = convert::assigned(value.as_ref(), ty, &to);
+        if let ValueRef::UInt(number) = value {
             return Ok(i64::try_from(number).unwrap_or(i64::MAX));
         }
         let arena = Bump::new();
-        convert::int(value.as_ref(), ty, &self.eval_cx(&arena, &[]))
+        convert::int(value, ty, &self.eval_cx(&arena, &[]))
     }
 
     pub(super) fn get_diagnostics_step(

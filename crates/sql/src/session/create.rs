@@ -44,6 +44,7 @@ impl SqlSession {
         let table = catalog.table(&other_database, &other);
         let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
         let spec = copy::like(table, &database, &name, create.if_not_exists);
+        definition::generated_key::check_required(&self.cx, !table.hidden_key)?;
         if create.temporary {
             self.add_temporary(&spec)?;
             return Ok(Outcome::default());

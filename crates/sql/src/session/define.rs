@@ -4,6 +4,7 @@
 //! Commit"), and its own changes at its end.
 
 use super::create::Variables;
+use super::table_locks::TableLocks;
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
 use crate::performance_schema;
@@ -100,6 +101,18 @@ impl SqlSession {
         Ok((database, name))
     }
 
+    /// Error 1100 for CREATE TABLE under LOCK TABLES: a table that does not exist is not locked.
+    fn check_locked_creation(&self, create: &CreateTable<'_>) -> Result<()> {
+        let Some(locks) = &self.table_locks else {
+            return Ok(());
+        };
+        let (database, name) = self.cx.qualified(&create.name)?;
+        match self.cx.server.db.catalog().table(&database, &name) {
+            Some(table) => locks.check(table, true),
+            None => Err(TableLocks::not_locked(&name)),
+        }
+    }
+
     /// Whether a table to be created has the name of a virtual one.
     fn names_virtual_table(&self, create: &CreateTable<'_>) -> Result<bool> {
         let (database, name) = self.cx.qualified(&create.name)?;
@@ -114,6 +127,9 @@ impl SqlSession {
         variables: &Variables<'_>,
     ) -> Result<Outcome> {
         let db = self.cx.server.db.clone();
+        if let Statement::CreateTable(create) = statement {
+            self.check_locked_creation(create)?;
+        }
         match statement {
             Statement::CreateTable(create) if self.names_virtual_table(create)? => {
                 let text = format!("Table '{}' already exists", create.name.name.name);
@@ -152,6 +168,9 @@ impl SqlSession {
                 }
                 let mut ops = definition::alter::operations(&self.cx, &database, &name, alter)?;
                 self.add_combined_partitioning(&database, &name, alter.actions, &mut ops)?;
+                let drops = ops.iter().any(|op| matches!(op, AlterOp::DropPrimaryKey));
+                let adds = ops.iter().any(AlterOp::adds_primary_key);
+                definition::generated_key::check_required(&self.cx, !drops || adds)?;
                 self.alter(&database, &name, &ops)
             }
             Statement::RenameTable(pairs) => self.rename_tables(pairs),

@@ -9,7 +9,7 @@ use porpoise_rows::catalog::Catalog;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::{Env, EvalCx, load_value};
-use porpoise_sql_expr::expr::{Expr, load_of};
+use porpoise_sql_expr::expr::{Expr, convert, load_of};
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::Scope;
 use porpoise_sql_plan::plan::planned::Planned;
@@ -97,7 +97,8 @@ pub(super) fn stored(
         tz: &env.time_zone,
         now: env.day_of(value.as_ref()),
     };
-    let stored = store(value.as_ref(), Some(from), to, name, 1, &mut cx)?;
+    let (value, from) = convert::assigned(value.as_ref(), from, to);
+    let stored = store(value, Some(from), to, name, 1, &mut cx)?;
     Ok(stored.to_owned())
 }
 

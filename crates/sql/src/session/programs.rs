@@ -428,9 +428,9 @@ impl SqlSession {
         let mut values = Vec::with_capacity(call.args.len());
         for (at, (source, target)) in call.args.iter().enumerate() {
             let to = assigned_parameter(&called, at);
-            let is_variable = self.check_variable(program, &called, at, target.as_ref())?;
+            let is_assignable = self.is_assignable(program, &called, at, target.as_ref())?;
             let (value, ty) = self.value_of_source_for(source, frame, to)?;
-            values.push((value, ColumnType::clone(&ty), is_variable));
+            values.push((value, ColumnType::clone(&ty), is_assignable));
         }
         let called = self.call_procedure(&routine, values, sink)?;
         ran.position = ran.position.max(called.position);
@@ -441,16 +441,18 @@ impl SqlSession {
                 if let Target::Slot(slot) = target
                     && program.row_variable(*slot).is_some()
                 {
-                    frame.passed_back.push(*slot);
+                    frame.assigned_by_procedures.push(*slot);
                 }
             }
         }
         Ok(())
     }
 
-    /// Whether an argument of a procedure is a variable that the procedure may assign. A column of NEW or
-    /// OLD needs the privileges for it.
-    fn check_variable(
+    /// Whether a procedure may assign the argument at this position.
+    ///
+    /// # Errors
+    /// 1143 if the argument is a column of NEW or OLD, and the definer lacks a privilege on it.
+    fn is_assignable(
         &self,
         program: &Program,
         called: &Program,

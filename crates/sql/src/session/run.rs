@@ -34,8 +34,9 @@ use porpoise_sql_exec::exec::{self, ConflictPolicy, Exec, ExecError, ResultSink,
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::Statement;
 use porpoise_sql_plan::plan::planned::{Planned, plan_statement};
+use porpoise_sql_plan::plan::scan::{Access, Scan};
 use porpoise_sql_plan::plan::select::{NestedReads, PlanCx};
-use porpoise_sql_plan::plan::sinks::Plan;
+use porpoise_sql_plan::plan::sinks::{Change, Plan};
 use porpoise_types::{ColumnType, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -64,6 +65,19 @@ fn fires_triggers(planned: &Planned, catalog: &Catalog) -> bool {
         let table = catalog.table_by_id(*id);
         table.is_some_and(|t| !t.triggers.is_empty())
     })
+}
+
+/// Error 1175 under `sql_safe_updates` for a change without LIMIT that finds rows of a target by no key.
+fn check_safe_update(change: &Change) -> Result<()> {
+    let targets = change.targets.all();
+    let is_target = |scan: &Scan| targets.iter().any(|target| target.slot == scan.slot);
+    let unkeyed = |scan: &Scan| matches!(scan.access, Access::FullScan { .. }) && is_target(scan);
+    if change.input.root.limit().is_none() && change.input.any_scan(unkeyed) {
+        let text = "You are using safe update mode and you tried to update a table without a \
+                    WHERE that uses a KEY column. ";
+        return Err(SqlError::new(1175, "HY000", text));
+    }
+    Ok(())
 }
 
 impl SqlSession {
@@ -97,16 +111,10 @@ impl SqlSession {
 
     /// Plans a statement under `sql_safe_updates` and `sql_select_limit`; `None` if it has no plan.
     fn plan_kind(&self, statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
-        match statement {
-            Statement::Update(update) => {
-                self.check_safe_updates(update.filter.is_some() || update.limit.is_some())?;
-            }
-            Statement::Delete(delete) => {
-                self.check_safe_updates(delete.filter.is_some() || delete.limit.is_some())?;
-            }
-            _ => {}
-        }
         let mut plan = plan_statement(statement, cx)?;
+        if let (true, Some(Plan::Change(change))) = (self.cx.settings.safe_updates, &plan) {
+            check_safe_update(change)?;
+        }
         if let (Some(Plan::Select(query)), Some(limit)) = (&mut plan, self.cx.settings.select_limit)
         {
             query.limit_to(porpoise_sql_plan::bind::literal::integer(limit));
@@ -114,16 +122,6 @@ impl SqlSession {
         // If planning was interrupted, its result must not be used.
         interrupt::outcome()?;
         Ok(plan)
-    }
-
-    /// Error 1175 under `sql_safe_updates` for a statement without WHERE or LIMIT.
-    fn check_safe_updates(&self, is_limited: bool) -> Result<()> {
-        if self.cx.settings.safe_updates && !is_limited {
-            let text = "You are using safe update mode and you tried to update a table without a \
-                        WHERE that uses a KEY column. ";
-            return Err(SqlError::new(1175, "HY000", text));
-        }
-        Ok(())
     }
 
     /// Publishes the tables of a plan to the metadata locks, and plans again if their definitions

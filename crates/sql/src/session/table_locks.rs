@@ -25,16 +25,23 @@ impl TableLocks {
     pub fn check(&self, table: &Table, writes: bool) -> Result<()> {
         let mut named = self.tables.iter().filter(|(t, _)| *t == table.id);
         let found = named.clone().find(|(_, w)| *w).or_else(|| named.next());
-        let text = match found {
-            None => format!("Table '{}' was not locked with LOCK TABLES", table.name),
-            Some((_, false)) if writes => format!(
-                "Table '{}' was locked with a READ lock and can't be updated",
-                table.name
-            ),
-            Some(_) => return Ok(()),
-        };
-        let code = if found.is_some() { 1099 } else { 1100 };
-        Err(SqlError::new(code, "HY000", text))
+        match found {
+            None => Err(TableLocks::not_locked(&table.name)),
+            Some((_, false)) if writes => {
+                let text = format!(
+                    "Table '{}' was locked with a READ lock and can't be updated",
+                    table.name
+                );
+                Err(SqlError::new(1099, "HY000", text))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Error 1100.
+    pub(super) fn not_locked(table: &str) -> SqlError {
+        let text = format!("Table '{table}' was not locked with LOCK TABLES");
+        SqlError::new(1100, "HY000", text)
     }
 
     /// Error 1099 if one of the tables is locked for READ only.

@@ -218,8 +218,10 @@ impl SqlSession {
             create.if_not_exists,
         )?;
         if done.is_note {
-            let text = format!("Trigger '{database}.{name}' already exists");
-            self.cx.note(1359, text);
+            let text = format!(
+                "Trigger '{name}' already exists on the table '{database}'.'{table_name}'."
+            );
+            self.cx.note(4099, text);
         }
         Ok(Outcome {
             position: done.position.max(before),
@@ -431,7 +433,8 @@ impl SqlSession {
         firing: &mut Firing<'_>,
     ) -> Result<()> {
         let rows = compiled.program.row_variables.iter();
-        let is_set = |row: &RowVariable| row.assigned || frame.passed_back.contains(&row.slot);
+        let by_procedures = &frame.assigned_by_procedures;
+        let is_set = |row: &RowVariable| row.assigned || by_procedures.contains(&row.slot);
         for (row, at) in rows.zip(&compiled.columns).filter(|(row, _)| is_set(row)) {
             let column = firing.table.columns.get(*at);
             let (Some(place), Some(column)) = (firing.new.get_mut(*at), column) else {

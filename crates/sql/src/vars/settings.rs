@@ -55,6 +55,8 @@ pub struct Settings {
     pub foreign_key_checks: bool,
     /// `sql_generate_invisible_primary_key`.
     pub generates_keys: bool,
+    /// `sql_require_primary_key`.
+    pub requires_key: bool,
     /// `foreign_key_cascade_triggers`.
     pub cascades_fire: bool,
     /// `time_zone`.
@@ -192,6 +194,7 @@ impl Settings {
             definition_wait: Duration::from_secs(values.int("lock_wait_timeout")),
             foreign_key_checks: values.bool("foreign_key_checks"),
             generates_keys: values.bool("sql_generate_invisible_primary_key"),
+            requires_key: values.bool("sql_require_primary_key"),
             cascades_fire: values.bool("foreign_key_cascade_triggers"),
             time_zone: TimeZone::parse(values.text("time_zone")).unwrap_or(TimeZone::UTC),
             client: charset("character_set_client"),

@@ -4,7 +4,7 @@
 //! A lossy conversion is an error in strict mode, a warning with IGNORE and in non-strict mode
 //! ([`porpoise_types::store`]).
 
-use super::query::{all_true, cx_of};
+use super::query::all_true;
 use super::{Exec, ExecResult};
 use crate::bind::MergedView;
 use crate::error::SqlError;
@@ -23,6 +23,7 @@ pub(super) struct ValueConverter<'x> {
     env: &'x crate::expr::eval::Env,
     txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
     pub(super) strict: bool,
+    ignore: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     null_becomes_default: bool,
 }
@@ -34,6 +35,7 @@ impl<'x> ValueConverter<'x> {
             env: exec.env,
             txn: exec.shared.txn,
             strict,
+            ignore,
             null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
     }
@@ -48,12 +50,7 @@ impl<'x> ValueConverter<'x> {
         if value.is_null() {
             return Ok(self.null(column));
         }
-        let number = convert::assigned_number(value, from, &column.ty);
-        let number_type = ColumnType::bigint_unsigned();
-        let (value, from) = match number {
-            Some(number) => (ValueRef::UInt(number), &number_type),
-            None => (value, from),
-        };
+        let (value, from) = convert::assigned(value, from, &column.ty);
         let mut warn = |w| self.env.warn(w);
         let mut cx = CastCx {
             mode: self.env.mode,
@@ -98,6 +95,48 @@ impl<'x> ValueConverter<'x> {
             message: format!("Column '{}' cannot be null", column.name),
         });
         implicit_default(&column.ty)
+    }
+
+    /// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning. The
+    /// other rows that the check reads are those of `joined`.
+    pub(super) fn satisfies_check_option(
+        &self,
+        check: &ViewCheck,
+        table: &Table,
+        row: &[Value],
+        joined: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<bool> {
+        let mut row = row.to_vec();
+        self.txn.borrow().generate(table, &mut row, 1)?;
+        let arena = Bump::new();
+        let cx = EvalCx {
+            arena: &arena,
+            ..*cx
+        };
+        let values = arena.alloc_slice_fill_with(row.len(), |at| {
+            convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
+        });
+        let mut slots = joined.to_vec();
+        if slots.len() <= check.slot {
+            slots.resize(check.slot + 1, Slot::Null);
+        }
+        if let Some(place) = slots.get_mut(check.slot) {
+            *place = Slot::Values(values);
+        }
+        if all_true(&check.conditions, &slots, &cx)? {
+            return Ok(true);
+        }
+        let text = format!("CHECK OPTION failed '{}'", check.name);
+        if !self.ignore {
+            return Err(SqlError::new(1369, "HY000", text).into());
+        }
+        self.env.warn(Warning {
+            level: Level::Warning,
+            code: 1369,
+            message: text,
+        });
+        Ok(false)
     }
 
     /// The value of a column that the statement names with DEFAULT, or not at all.
@@ -276,36 +315,6 @@ pub(super) fn assign_in_slot<'a>(
         }
     }
     Ok(row)
-}
-
-/// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning.
-pub(super) fn satisfies_check_option(
-    check: &ViewCheck,
-    table: &Table,
-    row: &[Value],
-    ignore: bool,
-    exec: &Exec<'_>,
-) -> ExecResult<bool> {
-    let mut row = row.to_vec();
-    exec.shared.txn.borrow().generate(table, &mut row, 1)?;
-    let arena = Bump::new();
-    let cx = cx_of(exec, &arena);
-    let values = arena.alloc_slice_fill_with(row.len(), |at| {
-        convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
-    });
-    if all_true(&check.conditions, &[Slot::Values(values)], &cx)? {
-        return Ok(true);
-    }
-    let text = format!("CHECK OPTION failed '{}'", check.name);
-    if !ignore {
-        return Err(SqlError::new(1369, "HY000", text).into());
-    }
-    exec.env.warn(Warning {
-        level: Level::Warning,
-        code: 1369,
-        message: text,
-    });
-    Ok(false)
 }
 
 /// Whether a changed row stays in a partition that the statement names. If not: error 1748, or a

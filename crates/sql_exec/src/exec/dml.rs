@@ -3,9 +3,7 @@
 //! The scan of the input finds and locks the rows. New values are computed from the locked
 //! versions, and one call hands all changes to `rows`.
 
-use super::assign::{
-    ValueConverter, assign, note_skipped, satisfies_check_option, stays_in_partitions,
-};
+use super::assign::{ValueConverter, assign, note_skipped, stays_in_partitions};
 use super::fetch::Cursor;
 use super::query::{LimitWindow, all_true, cx_of};
 use super::scan::fetch_rows;
@@ -115,8 +113,8 @@ fn changed_rows(
         let cx = cx_of(exec, &arena);
         let before = old.row(table)?.values();
         let new = assign(table, &target.set, before, &converter, number, &cx)?;
-        let fits = match &change.check {
-            Some(check) => satisfies_check_option(check, table, &new, ignore, exec)?,
+        let fits = match &target.check {
+            Some(check) => converter.satisfies_check_option(check, table, &new, &[], &cx)?,
             None => true,
         };
         if fits && stays_in_partitions(table, chosen, &new, ignore, exec.env)? {

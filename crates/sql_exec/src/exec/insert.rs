@@ -4,13 +4,13 @@
 //! checks and writes them. ON DUPLICATE KEY UPDATE writes row by row, because a row may conflict
 //! with one that the same statement has changed.
 
-use super::assign::{ValueConverter, evaluate, note_skipped, satisfies_check_option};
+use super::assign::{ValueConverter, evaluate, note_skipped};
 use super::derived::Collect;
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
 use crate::error::SqlError;
 use crate::expr::eval::EvalCx;
-use crate::plan::sinks::{GivenRef, Insert, InsertRows, NewValue, ValueRows};
+use crate::plan::sinks::{GivenRef, Insert, InsertRows, NewValue, ValueRows, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{ColumnDefault, Table};
 use porpoise_rows::triggers::{Trigger, TriggerEvent, TriggerTime};
@@ -45,23 +45,14 @@ pub(super) fn insert_rows(
         records,
         ..Changes::default()
     };
+    if let Some(check) = &plan.check {
+        let row_kept;
+        (rows, row_kept) = filter_by_check(plan, check, rows, exec)?;
+        retain_kept(&row_kept, &mut ids, &mut select_values);
+    }
     if let Some(chosen) = &plan.partitions {
         let row_kept;
         (rows, row_kept) = filter_by_partition(plan, chosen, rows, exec, &mut changes)?;
-        retain_kept(&row_kept, &mut ids, &mut select_values);
-    }
-    if let Some(check) = &plan.check {
-        let ignore = plan.mode == InsertMode::Ignore;
-        let mut kept = Vec::with_capacity(rows.len());
-        let mut row_kept = Vec::with_capacity(rows.len());
-        for row in rows {
-            let fits = satisfies_check_option(check, &plan.table, &row, ignore, exec)?;
-            row_kept.push(fits);
-            if fits {
-                kept.push(row);
-            }
-        }
-        rows = kept;
         retain_kept(&row_kept, &mut ids, &mut select_values);
     }
     if plan.on_duplicate.is_empty() {
@@ -227,6 +218,30 @@ fn selected_rows(
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Keeps the rows that the view contains; another row is error 1369, or a warning with IGNORE. Also returns,
+/// for each input row, whether it was kept.
+fn filter_by_check(
+    plan: &Insert,
+    check: &ViewCheck,
+    rows: Vec<Vec<Value>>,
+    exec: &Exec<'_>,
+) -> ExecResult<(Vec<Vec<Value>>, Vec<bool>)> {
+    let converter = ValueConverter::new(exec, plan.mode == InsertMode::Ignore, rows.len());
+    let mut kept = Vec::with_capacity(rows.len());
+    let mut row_kept = Vec::with_capacity(rows.len());
+    let mut arena = Bump::new();
+    for row in rows {
+        arena.reset();
+        let cx = cx_of(exec, &arena);
+        let fits = converter.satisfies_check_option(check, &plan.table, &row, &[], &cx)?;
+        row_kept.push(fits);
+        if fits {
+            kept.push(row);
+        }
+    }
+    Ok((kept, row_kept))
 }
 
 /// Keeps the rows that belong to the partitions named by the statement; another row is error 1748,

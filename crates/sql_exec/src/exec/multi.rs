@@ -17,6 +17,7 @@ use crate::plan::sinks::{Change, ChangeKind, Target};
 use bumpalo::Bump;
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::{RowBuf, RowChange};
+use porpoise_types::Value;
 use std::collections::HashMap;
 
 /// Changes to the rows of one table.
@@ -140,8 +141,7 @@ fn buffer_change(
         cx,
     )?;
     states.hold(size_of_row(&new))?;
-    let chosen = change.named_partitions(target);
-    if !stays_in_partitions(&target.table, chosen, &new, change.ignore, cx.env)? {
+    if !is_allowed(change, target, &new, row, cx, converter)? {
         return Ok(());
     }
     match earlier.and_then(|at| buffered.changes.get_mut(at)) {
@@ -154,4 +154,23 @@ fn buffer_change(
         }
     }
     Ok(())
+}
+
+/// Whether a new row belongs to the view that it is written through, and to a partition that the statement names. If
+/// not, it is an error, or a warning with IGNORE.
+fn is_allowed(
+    change: &Change,
+    target: &Target,
+    new: &[Value],
+    row: &[Slot<'_>],
+    cx: &EvalCx<'_>,
+    converter: &ValueConverter<'_>,
+) -> ExecResult<bool> {
+    if let Some(check) = &target.check
+        && !converter.satisfies_check_option(check, &target.table, new, row, cx)?
+    {
+        return Ok(false);
+    }
+    let chosen = change.named_partitions(target);
+    stays_in_partitions(&target.table, chosen, new, change.ignore, cx.env)
 }

@@ -1,6 +1,6 @@
 //! INSERT ... ON DUPLICATE KEY UPDATE, row by row.
 
-use super::assign::{JoinedRow, ValueConverter, assign_in_slot, satisfies_check_option};
+use super::assign::{JoinedRow, ValueConverter, assign_in_slot};
 use super::query::cx_of;
 use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
@@ -67,11 +67,10 @@ fn insert_or_update(
     };
     let (table, set) = (&plan.table, &plan.on_duplicate);
     let new = assign_in_slot(table, set, before, &converter, number, joined, &cx)?;
-    if let Some(check) = &plan.check {
-        let ignore = plan.mode == InsertMode::Ignore;
-        if !satisfies_check_option(check, &plan.table, &new, ignore, exec)? {
-            return Ok(false);
-        }
+    if let Some(check) = &plan.check
+        && !converter.satisfies_check_option(check, table, &new, &[], &cx)?
+    {
+        return Ok(false);
     }
     let id = ids.id_of(&new);
     let change = RowChange { key, old, new };

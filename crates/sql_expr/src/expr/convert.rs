@@ -13,6 +13,7 @@ use porpoise_types::{
 };
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 /// Runs `f` with a conversion context of this evaluation. In strict mode the first warning becomes
 /// the statement's error.
@@ -279,15 +280,44 @@ pub fn is_bits(ty: &ColumnType) -> bool {
     ty.kind == Kind::VarBinary && ty.unsigned
 }
 
-/// The number of a hexadecimal or bit literal that is assigned to a column of numbers.
+/// The types of values that are assigned as numbers.
+static NUMBER: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint_unsigned);
+static REAL: LazyLock<ColumnType> = LazyLock::new(ColumnType::double);
+
+/// A value and its type as an assignment to a column of the type `to` reads them: hexadecimal literals and
+/// members of ENUM and SET are numbers for columns of numbers, BIT is a number and FLOAT a double for all others.
 #[must_use]
-pub fn assigned_number(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType) -> Option<u64> {
-    let ValueRef::Bytes(bytes) = value else {
-        return None;
-    };
-    let is_number = to.is_numeric() || to.kind == Kind::Year;
-    let number = || bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
-    (is_bits(from) && is_number).then(number)
+pub fn assigned<'a>(
+    value: ValueRef<'a>,
+    from: &'a ColumnType,
+    to: &ColumnType,
+) -> (ValueRef<'a>, &'a ColumnType) {
+    let to_number = to.is_numeric();
+    match (value, from.kind) {
+        (ValueRef::Bytes(text), Kind::Enum | Kind::Set) if to_number => {
+            (ValueRef::UInt(member_number(text, from)), &NUMBER)
+        }
+        (ValueRef::Bytes(bytes), _) if is_bits(from) && to_number => {
+            let number = bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+            (ValueRef::UInt(number), &NUMBER)
+        }
+        (ValueRef::UInt(_), Kind::Bit) if !to_number && to.kind != Kind::Json => (value, &NUMBER),
+        (ValueRef::Double(_), Kind::Float) if !to_number => (value, &REAL),
+        _ => (value, from),
+    }
+}
+
+/// The number of the text of an ENUM or SET: the index, or the bits.
+#[must_use]
+pub fn member_number(text: &[u8], ty: &ColumnType) -> u64 {
+    let index = |text: &[u8]| ty.members.iter().position(|member| member.as_ref() == text);
+    match ty.kind {
+        Kind::Enum => index(text).map_or(0, |at| at as u64 + 1),
+        _ => {
+            let bits = text.split(|byte| *byte == b',').filter_map(index);
+            bits.fold(0, |number, at| number | 1 << (at & 63))
+        }
+    }
 }
 
 fn fast_order(

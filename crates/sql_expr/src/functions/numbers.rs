@@ -392,7 +392,7 @@ fn extreme_moment<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>
     convert::cast(value, &shown, c.ty, c.cx)
 }
 
-/// The number of the text of an ENUM or SET: the index, or the bits.
+/// The number of the text of an ENUM or SET.
 fn member_number<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (value, Some(ty)) = c.arg(0) else {
         return Ok(ValueRef::Null);
@@ -400,14 +400,7 @@ fn member_number<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let ValueRef::Bytes(text) = value else {
         return Ok(value);
     };
-    let index = |text: &[u8]| ty.members.iter().position(|member| member.as_ref() == text);
-    Ok(ValueRef::UInt(match ty.kind {
-        Kind::Enum => index(text).map_or(0, |at| at as u64 + 1),
-        _ => {
-            let bits = text.split(|byte| *byte == b',').filter_map(index);
-            bits.fold(0, |number, at| number | 1 << (at & 63))
-        }
-    }))
+    Ok(ValueRef::UInt(convert::member_number(text, ty)))
 }
 
 /// The registry entries.

@@ -69,7 +69,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Whether the value is the same for the rows of a group in any order, but for the rounding of
+    /// Whether the value does not depend on the order of a group's rows, apart from the rounding of
     /// floating-point sums.
     pub fn ignores_order(&self) -> bool {
         !matches!(

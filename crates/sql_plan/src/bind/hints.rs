@@ -6,6 +6,7 @@
 //!    table scan a very high cost.
 //! 3. FOR GROUP BY applies to indexes whose order makes groups consecutive (no hash table).
 
+use super::source::Source;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
 use porpoise_rows::catalog::{Index, Table};
@@ -40,11 +41,21 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Resolves the hints of a table.
+    /// Resolves the hints of a source: a view and a derived table have no indexes.
     ///
     /// # Errors
     /// 1176 for an unknown index, 1221 for USE together with FORCE.
-    pub fn of(table: &Table, alias: &str, hints: &[IndexHint<'_>]) -> Result<Hints> {
+    pub fn of_source(source: &Source, hints: &[IndexHint<'_>]) -> Result<Hints> {
+        match source.table().filter(|_| source.view.is_none()) {
+            Some(table) => Hints::of(table, &source.alias, hints),
+            None => match hints.iter().find_map(|hint| hint.indexes.first()) {
+                Some(index) => Err(unknown_index(&source.alias, index.name)),
+                None => Ok(Hints::default()),
+            },
+        }
+    }
+
+    fn of(table: &Table, alias: &str, hints: &[IndexHint<'_>]) -> Result<Hints> {
         let mut out = Hints::default();
         let any = |kind: IndexHintKind| hints.iter().any(|h| h.kind == kind);
         if any(IndexHintKind::Use) && any(IndexHintKind::Force) {
@@ -107,8 +118,10 @@ fn position(table: &Table, alias: &str, name: &str) -> Result<usize> {
     let mut indexes = table.indexes.iter();
     let usable = |i: &Index| !i.parts.is_empty() && !i.invisible;
     let found = indexes.position(|i| i.name.eq_ignore_ascii_case(name) && usable(i));
-    found.ok_or_else(|| {
-        let text = format!("Key '{name}' doesn't exist in table '{alias}'");
-        SqlError::new(1176, "42000", text)
-    })
+    found.ok_or_else(|| unknown_index(alias, name))
+}
+
+fn unknown_index(table: &str, index: &str) -> SqlError {
+    let text = format!("Key '{index}' doesn't exist in table '{table}'");
+    SqlError::new(1176, "42000", text)
 }

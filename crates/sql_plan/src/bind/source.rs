@@ -184,16 +184,21 @@ pub struct MergedView {
     pub computed: Vec<Expr>,
     /// For a view of several tables, the use of the table that this source reads.
     pub joined: Option<Option<usize>>,
-    /// The view's conditions, over slot 0.
+    /// The view's conditions, over slots counted as those of `computed`.
     pub conditions: Vec<Expr>,
-    /// Conditions on rows written through the view (WITH CHECK OPTION).
+    /// Conditions on rows written through the view (WITH CHECK OPTION), over the same slots.
     pub check: Vec<Expr>,
 }
 
 impl MergedView {
-    /// The view's conditions, for a base table in this slot.
+    /// The view's conditions, for a source in this slot.
     pub fn conditions_at(&self, slot: usize) -> Vec<Expr> {
         self.conditions.iter().map(|c| moved_to(c, slot)).collect()
+    }
+
+    /// The conditions on rows written through the view, for a source in this slot.
+    pub fn check_at(&self, slot: usize) -> Vec<Expr> {
+        self.check.iter().map(|c| moved_to(c, slot)).collect()
     }
 
     /// The expression of a computed column, for a source in this slot; `None` for a column of the base

@@ -5,7 +5,7 @@ use super::access::AccessPlanner;
 use super::finish::result_operator;
 use super::generated::use_generated_columns_of;
 use super::physical::{ResultOperator, RowOperator};
-use super::placement::{named_partitions, set_change_placement};
+use super::placement::{set_change_placement, set_named_partitions};
 use super::query::with_ctes;
 use super::scan::{LockSpec, LockWait, Scan, ScanMode};
 use super::select::{PlanCx, limits, split_conjuncts};
@@ -60,22 +60,10 @@ pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
     table.ok_or_else(|| SqlError::internal("rows of no table are changed"))
 }
 
-/// The WITH CHECK OPTION of the view that a statement writes through.
-///
-/// # Errors
-/// 1235 if it contains a subquery.
-pub(super) fn view_check_of(source: &Source) -> Result<Option<ViewCheck>> {
-    let Some(view) = source.view.as_ref().filter(|v| !v.check.is_empty()) else {
-        return Ok(None);
-    };
-    if view.check.iter().any(Expr::has_subquery) {
-        let what = "changes through a view WITH CHECK OPTION that has a subquery";
-        return Err(SqlError::not_supported(what));
-    }
-    Ok(Some(ViewCheck {
-        name: format!("{}.{}", view.database, view.name),
-        conditions: view.check.clone(),
-    }))
+/// The WITH CHECK OPTION of the view that a statement writes through, if it does; `slot` is that of the source.
+pub(super) fn view_check_of(source: &Source, slot: usize) -> Option<ViewCheck> {
+    let view = source.view.as_ref()?;
+    ViewCheck::of(view, slot)
 }
 
 pub(super) fn new_value(
@@ -156,11 +144,11 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
         let source = scope.sources.first();
         let columns = target.set.iter().map(|(column, _)| *column);
         source.inspect(|source| cx.note_writes(source, columns, Privileges::UPDATE));
+        target.check = source.and_then(|source| view_check_of(source, 0));
         let change = Change {
             kind: ChangeKind::Update,
             input,
             targets: Targets::Immediate(target),
-            check: source.map(view_check_of).transpose()?.flatten(),
             ignore: update.ignore,
         };
         Ok(finish_change(change, cx))
@@ -184,7 +172,6 @@ pub(super) fn plan_delete(
             kind: ChangeKind::Delete,
             input,
             targets: Targets::Immediate(target),
-            check: None,
             ignore: delete.ignore,
         };
         Ok(finish_change(change, cx))
@@ -193,9 +180,8 @@ pub(super) fn plan_delete(
 
 /// Fills in what depends on the whole plan.
 fn finish_change(mut change: Change, cx: &PlanCx<'_>) -> Change {
-    let check = change.check.as_ref().map_or(&[][..], |c| &c.conditions);
     change.input.find_subqueries();
-    set_change_placement(&mut change.input, change.targets.all(), check);
+    set_change_placement(&mut change.input, change.targets.all());
     change.input.nested_tables = cx.reads.tables.take();
     change
 }
@@ -222,7 +208,7 @@ fn plan_target(
     };
     cx.reads.uses.require(source.use_index, wanted);
     let table = target_table(&source)?;
-    source.partitions = named_partitions(&table, named.partitions)?;
+    set_named_partitions(&mut source, named.partitions)?;
     let scope = Scope::of(source.clone());
     let view = source.view.as_ref();
     let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
@@ -244,7 +230,7 @@ fn plan_target(
     let (limit, _) = limits(selection.limit, cx)?;
     use_generated_columns_of(&source, &mut conditions, &mut keys, cx.statistics);
     let narrowing: Vec<&Expr> = conditions.iter().collect();
-    source.hints = Hints::of(&table, &source.alias, named.hints)?;
+    source.hints = Hints::of_source(&source, named.hints)?;
     let mut planner = AccessPlanner::new(&table, 0, &narrowing, &source.hints, cx.statistics);
     planner.order = &keys;
     let path = planner.cheapest_path(limit.is_some());
@@ -271,6 +257,7 @@ fn plan_target(
         slot: 0,
         table,
         set: Vec::new(),
+        check: None,
     };
     let input = QueryPlan::new(vec![source.clone()], Vec::new(), root);
     Ok((input, target, source))

@@ -11,12 +11,13 @@
 
 use super::equal_columns::EqualColumns;
 use super::hinted::JoinHints;
-use super::placement::named_partitions;
+use super::placement::set_named_partitions;
 use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan_query};
 use super::scan::LockSpec;
 use super::select::PlanCx;
 use super::semi::SemiJoin;
-use super::views::ViewMerging;
+use super::sinks::ViewCheck;
+use super::views::{JoinViewParts, ViewMerging};
 use crate::bind::hints::Hints;
 use crate::bind::json_table::{JsonTable, bind_columns};
 use crate::bind::nodes::compare;
@@ -91,6 +92,8 @@ pub(super) struct From {
     pub(super) change_lock: Option<LockSpec>,
     /// Optimizer hints of the block.
     pub(super) hints: JoinHints,
+    /// The ON conditions of the view of several tables that is being bound, for WITH CHECK OPTION.
+    pub(super) stated: Vec<Expr>,
 }
 
 impl From {
@@ -170,14 +173,8 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
             }
             let alias = source.alias.map(|a| a.name);
             let mut found = cx.source(&source.name, alias)?;
-            if let Some(table) = found.table() {
-                let hints = Hints::of(table, &found.alias, source.hints)?;
-                found.partitions = named_partitions(table, source.partitions)?;
-                found.hints = hints;
-            } else if !source.partitions.is_empty() {
-                let text = "PARTITION () clause on non partitioned table";
-                return Err(SqlError::new(1747, "HY000", text));
-            }
+            set_named_partitions(&mut found, source.partitions)?;
+            found.hints = Hints::of_source(&found, source.hints)?;
             from.part(found)
         }
         TableFactor::Nested(tables) => {
@@ -221,16 +218,15 @@ fn bind_join_view(
             source.alias = alias;
         }
         from.scope.first_visible = outside;
-        let Some((block, columns)) = bound? else {
+        let Some(ViewTables { block, mut parts }) = bound? else {
             return Ok(None);
         };
-        let mut check = match view.check {
-            CheckOption::None => Vec::new(),
-            CheckOption::Local | CheckOption::Cascaded => block.conditions.clone(),
-        };
+        let (mut conditions, mut checked) = (parts.conditions.clone(), Vec::new());
         for (slot, source) in from.scope.sources.iter_mut().enumerate().skip(first) {
-            let beneath = source.view.as_ref().map_or(&[][..], |v| &v.check);
-            check.extend(beneath.iter().cloned());
+            if let Some(beneath) = &source.view {
+                conditions.extend(beneath.conditions_at(slot - first));
+                checked.extend(beneath.check_at(slot - first));
+            }
             source.columns.truncate(source.width());
             source.columns.iter_mut().for_each(|c| c.name.clear());
             source.alias = format!("\0{slot}");
@@ -238,7 +234,13 @@ fn bind_join_view(
         let Some(carrier) = from.scope.sources.get_mut(first) else {
             return Ok(None);
         };
-        super::views::carry_view(view, at, alias, carrier, (columns, check), cx)?;
+        parts.check = match view.check {
+            CheckOption::None => checked,
+            CheckOption::Local => [std::mem::take(&mut parts.conditions), checked].concat(),
+            CheckOption::Cascaded => conditions.clone(),
+        };
+        parts.conditions = conditions;
+        super::views::carry_view(view, at, alias, carrier, parts, cx)?;
         let star = carrier.star_columns().into_iter();
         Ok(Some((block, star.map(|at| (first, at)).collect())))
     })?;
@@ -248,11 +250,14 @@ fn bind_join_view(
     Ok(bound)
 }
 
-/// The tables of a view, and its columns by name.
-type ViewTables = (Block, Vec<(String, Expr)>);
+/// The tables of a view, and its columns and own conditions.
+struct ViewTables {
+    block: Block,
+    parts: JoinViewParts,
+}
 
-/// The tables of a view's query and its columns, over slots from `first`; `None` if it has aggregates or
-/// subqueries that cannot be merged.
+/// The tables of a view's query from the slot `first` on, its columns and the conditions that its text
+/// states; `None` if it has aggregates or subqueries that cannot be merged.
 fn bind_view_tables(
     select: &ast::Select<'_>,
     first: usize,
@@ -260,14 +265,27 @@ fn bind_view_tables(
     cx: &PlanCx<'_>,
 ) -> Result<Option<ViewTables>> {
     let mut block = Block::default();
+    let around = std::mem::take(&mut from.stated);
     for table in select.from {
         block.join(bind_table(table, from, cx)?.0);
     }
+    let mut stated = std::mem::replace(&mut from.stated, around);
     let scope = &from.scope;
     if let Some(filter) = &select.filter {
         let filter = cx.binder(scope, "where clause").expr(filter)?;
+        let before = block.conditions.len();
         split_conjuncts(filter, &mut block.conditions);
+        stated.extend(block.conditions.iter().skip(before).cloned());
     }
+    // Counted from the view's first table.
+    let counted = |e: &mut Expr| {
+        e.rewrite(&mut |e| {
+            if let ExprKind::Column { slot, .. } = &mut e.kind {
+                *slot = slot.saturating_sub(first);
+            }
+        });
+    };
+    stated.iter_mut().for_each(counted);
     let mut columns = Vec::with_capacity(select.items.len());
     for item in select.items {
         let ast::SelectItem::Expr { expr, alias, .. } = item else {
@@ -284,23 +302,25 @@ fn bind_view_tables(
         if bound.has_subquery() && first > 0 {
             return Ok(None);
         }
-        bound.rewrite(&mut |e| {
-            if let ExprKind::Column { slot, .. } = &mut e.kind {
-                *slot = slot.saturating_sub(first);
-            }
-        });
+        counted(&mut bound);
         columns.push((name.to_owned(), bound));
     }
-    Ok(Some((block, columns)))
+    let parts = JoinViewParts {
+        columns,
+        conditions: stated,
+        check: Vec::new(),
+    };
+    Ok(Some(ViewTables { block, parts }))
 }
 
 /// The table of a view of several tables that rows are inserted into, with the view's names for
-/// its columns: that of the listed columns. Errors 1393, 1394, 1348, 1471.
+/// its columns: that of the listed columns. Also returns the view's WITH CHECK OPTION. Errors 1393,
+/// 1394, 1348, 1471.
 pub(super) fn join_view_target(
     named: &ast::TableSource<'_>,
     listed: &[ast::Ident<'_>],
     cx: &PlanCx<'_>,
-) -> Result<Option<Source>> {
+) -> Result<Option<(Source, Option<ViewCheck>)>> {
     let within = PlanCx {
         merging: ViewMerging::OneTable,
         ..*cx
@@ -313,9 +333,6 @@ pub(super) fn join_view_target(
     let Some((carrier, view)) = carrier.and_then(|c| Some((c, c.view.clone()?))) else {
         return Ok(None);
     };
-    if !view.check.is_empty() {
-        return Err(checked_join_view());
-    }
     if listed.is_empty() {
         let text = format!(
             "Can not insert into join view '{}.{}' without fields list",
@@ -356,12 +373,11 @@ pub(super) fn join_view_target(
             column.name = name;
         }
     }
-    Ok(Some(source))
-}
-
-/// Error 1235: rows of a view of several tables are not checked for WITH CHECK OPTION.
-pub(super) fn checked_join_view() -> SqlError {
-    SqlError::not_supported("changes through a view of several tables WITH CHECK OPTION")
+    let check = ViewCheck::of(&view, 0).map(|check| ViewCheck {
+        slot: target.unwrap_or(0),
+        ..check
+    });
+    Ok(Some((source, check)))
 }
 
 /// Error 1393: a statement changes several tables through one view.
@@ -475,6 +491,9 @@ fn bind_join(
         cx.note_merged(join, &from.scope, &merged.pairs);
         conditions.extend(merged.conditions);
         star = merged.star;
+    }
+    if cx.view.is_some() && cx.merging != ViewMerging::Plain {
+        from.stated.extend(conditions.iter().cloned());
     }
     from.scope.first_visible = outside;
     let (mut left, right) = (left.0, right.0);

@@ -4,9 +4,9 @@ use super::dml::{
     bind_assignments, check_settable, generated_value, new_value, target_table, view_check_of,
 };
 use super::from::join_view_target;
-use super::placement::named_partitions;
+use super::placement::set_named_partitions;
 use super::select::PlanCx;
-use super::sinks::{self, InsertRows, NewValue, ValueRows};
+use super::sinks::{self, InsertRows, NewValue, ValueRows, ViewCheck};
 use super::upsert;
 use crate::bind::{Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
@@ -17,12 +17,12 @@ use porpoise_rows::catalog::Table;
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert> {
-    let named = insert_target(insert, cx)?;
+    let (mut named, check) = insert_target(insert, cx)?;
     cx.reads
         .uses
         .require_insert(named.use_index, needed_privileges(insert));
     let table = target_table(&named)?;
-    let partitions = named_partitions(&table, insert.partitions)?;
+    set_named_partitions(&mut named, insert.partitions)?;
     let scope = Scope::of(named.clone());
     let (mut known, mut beside) = (None, Vec::new());
     let (columns, rows) = match &insert.source {
@@ -68,9 +68,9 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
             None => upsert::assignments(insert, &table, &scope, cx)?,
         },
         select_columns: beside,
-        check: view_check_of(&named)?,
+        check,
+        partitions: named.partitions.clone(),
         target_source: named,
-        partitions,
         default_expressions: table.has_default_expressions(),
         table,
         columns,
@@ -80,8 +80,8 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
     })
 }
 
-/// The table, or the one of a view.
-fn insert_target(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<Source> {
+/// The table, or the one of a view with its WITH CHECK OPTION.
+fn insert_target(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<(Source, Option<ViewCheck>)> {
     let named = ast::TableSource {
         name: insert.table,
         alias: None,
@@ -93,10 +93,12 @@ fn insert_target(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<Source> {
         InsertSource::Set(assignments) => assignments.iter().map(|a| a.column.name).collect(),
         _ => insert.columns.iter().map(|c| c.name).collect(),
     };
-    match join_view_target(&named, &listed, cx)? {
-        Some(source) => Ok(source),
-        None => cx.target_source(&insert.table, None, "INSERT"),
+    if let Some(target) = join_view_target(&named, &listed, cx)? {
+        return Ok(target);
     }
+    let source = cx.target_source(&insert.table, None, "INSERT")?;
+    let check = view_check_of(&source, 0);
+    Ok((source, check))
 }
 
 /// Privileges that the statement needs on the table or its columns.

@@ -2,7 +2,7 @@
 
 use super::dml::{bind_assignments, generated_value, target_table, view_check_of};
 use super::insert::{check_no_duplicates, column_named};
-use super::placement::named_partitions;
+use super::placement::set_named_partitions;
 use super::select::PlanCx;
 use super::sinks::{FieldTarget, FileRows, Insert, InsertRows, LineFormat};
 use crate::bind::nodes::{charset_named, variable_name};
@@ -23,14 +23,14 @@ pub(super) fn plan_load(load: &LoadData<'_>, cx: &PlanCx<'_>) -> Result<Insert> 
     if load.xml {
         return Err(SqlError::not_supported("LOAD XML"));
     }
-    let named = cx.target_source(&load.table, None, "LOAD")?;
+    let mut named = cx.target_source(&load.table, None, "LOAD")?;
     let mut wanted = Privileges::INSERT;
     if load.duplicates == OnDuplicateRow::Replace {
         wanted = wanted.with(Privileges::DELETE);
     }
     cx.reads.uses.require_insert(named.use_index, wanted);
     let table = target_table(&named)?;
-    let partitions = named_partitions(&table, load.partitions)?;
+    set_named_partitions(&mut named, load.partitions)?;
     let fields = field_targets(load, &named, &table)?;
     let scope = Scope::of(named.clone());
     let set = bind_assignments(load.set, &table, &scope, cx, false)?;
@@ -68,8 +68,8 @@ pub(super) fn plan_load(load: &LoadData<'_>, cx: &PlanCx<'_>) -> Result<Insert> 
         mode,
         on_duplicate: Vec::new(),
         select_columns: Vec::new(),
-        partitions,
-        check: view_check_of(&named)?,
+        partitions: named.partitions.clone(),
+        check: view_check_of(&named, 0),
         target_source: named,
         default_expressions: table.has_default_expressions(),
         table,

@@ -5,13 +5,15 @@
 //! matches several times is updated once). Child tables precede their parents, so that a DELETE of
 //! parents and children together meets no child left.
 
-use super::dml::{check_settable, join_view_delete, new_value, not_updatable_column};
-use super::from::{From, bind_from, checked_join_view, several_tables};
+use super::dml::{
+    check_settable, join_view_delete, new_value, not_updatable_column, view_check_of,
+};
+use super::from::{From, bind_from, several_tables};
 use super::placement::set_change_placement;
 use super::query::with_ctes;
 use super::scan::{LockSpec, LockWait};
 use super::select::{Clauses, PlanCx, finish};
-use super::sinks::{Change, ChangeKind, Target, Targets};
+use super::sinks::{Change, ChangeKind, Target, Targets, ViewCheck};
 use super::views::ViewMerging;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
@@ -61,6 +63,8 @@ fn bind_assignment(
     let place = "field list";
     let (slot, column) = from.scope.resolve(schema, alias, name.name.name, place)?;
     let value = new_value(&assignment.value, &mut cx.binder(&from.scope, place))?;
+    let named = from.scope.sources.get(slot);
+    let check = named.and_then(|source| view_check_of(source, slot));
     let (slot, column) = written_column((slot, column), name.name.name, from, cx)?;
     let source = from.scope.sources.get(slot);
     let source = source.ok_or_else(|| SqlError::internal("no table"))?;
@@ -72,6 +76,7 @@ fn bind_assignment(
             slot,
             table,
             set: vec![(column, value)],
+            check: check.map(|check| ViewCheck { slot, ..check }),
         }),
     }
     Ok(())
@@ -91,9 +96,6 @@ fn written_column(
     let Some(view) = source.view.as_ref() else {
         return Ok((slot, column));
     };
-    if view.joined.is_some() && !view.check.is_empty() {
-        return Err(checked_join_view());
-    }
     let base = view.base_column(column, slot);
     let (base_slot, base_column) = base.ok_or_else(|| not_updatable_column(name))?;
     let beneath = if base_slot == slot {
@@ -133,10 +135,6 @@ fn check_one_table_of_views(update: &Update<'_>, from: &From) -> Result<()> {
 
 /// The stored table of a source.
 fn target_source(source: &Source) -> Result<Arc<Table>> {
-    if source.view.as_ref().is_some_and(|v| !v.check.is_empty()) {
-        let what = "UPDATE of several tables through a view WITH CHECK OPTION";
-        return Err(SqlError::not_supported(what));
-    }
     match &source.origin {
         Origin::Stored(table) => Ok(table.clone()),
         _ => {
@@ -269,6 +267,7 @@ fn delete_target(listed: ListedTable<'_>, from: &From) -> Result<Target> {
         slot,
         table: table.clone(),
         set: Vec::new(),
+        check: None,
     })
 }
 
@@ -321,13 +320,12 @@ fn plan_change(
         let at = targets.iter().position(|t| !referenced(t)).unwrap_or(0);
         ordered.push(targets.remove(at));
     }
-    set_change_placement(&mut input, &ordered, &[]);
+    set_change_placement(&mut input, &ordered);
     Ok(Change {
         kind,
         targets: Targets::Buffered(ordered),
         input,
         ignore,
-        check: None,
     })
 }
 

@@ -49,19 +49,34 @@ pub struct KnownExprs {
     pub high: Option<Bound>,
 }
 
-/// The leaves of the partitions and subpartitions that a statement names; `None` without
-/// names.
+/// Restricts a source to the partitions and subpartitions that a statement names. A view has those that its
+/// query names.
+///
+/// # Errors
+/// 1747 for a view or a table without partitions, 1735 for an unknown partition.
+pub fn set_named_partitions(source: &mut Source, names: &[Ident<'_>]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let table = source.table().filter(|_| source.view.is_none());
+    source.partitions = named_partitions(table.ok_or_else(not_partitioned)?, names)?;
+    Ok(())
+}
+
+fn not_partitioned() -> SqlError {
+    let text = "PARTITION () clause on non partitioned table";
+    SqlError::new(1747, "HY000", text)
+}
+
+/// The leaves of the partitions and subpartitions with these names; `None` without names.
 ///
 /// # Errors
 /// 1747 for a table without partitions, 1735 for an unknown partition.
-pub fn named_partitions(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>> {
+fn named_partitions(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>> {
     if names.is_empty() {
         return Ok(None);
     }
-    let Some(by) = &table.partitioning else {
-        let text = "PARTITION () clause on non partitioned table";
-        return Err(SqlError::new(1747, "HY000", text));
-    };
+    let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let leaves = by.named_leaves(name.name).ok_or_else(|| {
@@ -163,13 +178,15 @@ pub(super) fn set_placement(plan: &mut QueryPlan) {
 
 /// As [`set_placement`] for the rows of an UPDATE or DELETE: assigned columns are fetched whole to
 /// detect whether they change, and so are columns that new values or a view's check use.
-pub(super) fn set_change_placement(plan: &mut QueryPlan, targets: &[Target], check: &[Expr]) {
+pub(super) fn set_change_placement(plan: &mut QueryPlan, targets: &[Target]) {
     set_placement(plan);
     let mut needed = NeededColumns::of(&plan.sources);
     let mut all = plan.has_subqueries;
     plan.expressions(&mut |e| needed.visit(e));
     let values = targets.iter().flat_map(|target| &target.set);
-    for e in values.filter_map(|(_, value)| value.expr()).chain(check) {
+    let checks = targets.iter().filter_map(|target| target.check.as_ref());
+    let checks = checks.flat_map(|check| &check.conditions);
+    for e in values.filter_map(|(_, value)| value.expr()).chain(checks) {
         all |= e.has_subquery();
         needed.visit(e);
     }

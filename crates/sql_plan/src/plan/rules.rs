@@ -154,8 +154,8 @@ fn count_rows(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     }
 }
 
-/// The rows of a search that are only aggregated come in the order of their keys, if the result does not
-/// depend on their order.
+/// The rows of a FULLTEXT search are read in key order if they are only aggregated, and no aggregate depends
+/// on their order.
 fn search_by_key(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let is_fixed = plan.is_fixed() && !plan.has_subqueries;
     let Some(aggregate) = plan.aggregate_mut().filter(|_| is_fixed) else {

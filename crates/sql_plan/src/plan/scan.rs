@@ -116,12 +116,12 @@ pub enum Access {
     VirtualScan,
 }
 
-/// Order of the rows that a search finds.
+/// Order of the rows that a search of a FULLTEXT index finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchOrder {
-    /// By descending relevance, equal ones by their keys.
+    /// By descending relevance; rows of equal relevance by key.
     Relevance,
-    /// By their keys: nothing is sorted, and rows that are near to each other are read together.
+    /// By key: without a sort, and neighbouring rows are read together.
     Key,
 }
 

@@ -17,7 +17,7 @@
 //! on the stored rows that the plan finds and locks.
 
 use super::{QueryPlan, ResultColumn};
-use crate::bind::Source;
+use crate::bind::{MergedView, Source};
 use crate::expr::Expr;
 use crate::parse::ast;
 use porpoise_rows::InsertMode;
@@ -314,8 +314,24 @@ pub struct LineFormat {
 pub struct ViewCheck {
     /// The view, for messages.
     pub name: String,
-    /// Conditions over the row as slot 0; all must be true.
+    /// Conditions, all of which must be true. For INSERT, all slots but that of the new row are NULL.
     pub conditions: Vec<Expr>,
+    /// The slot of the new row.
+    pub slot: usize,
+}
+
+impl ViewCheck {
+    /// The check of a view whose source is in this slot; `None` without WITH CHECK OPTION.
+    pub(super) fn of(view: &MergedView, slot: usize) -> Option<ViewCheck> {
+        if view.check.is_empty() {
+            return None;
+        }
+        Some(ViewCheck {
+            name: format!("{}.{}", view.database, view.name),
+            conditions: view.check_at(slot),
+            slot,
+        })
+    }
 }
 
 /// UPDATE and DELETE.
@@ -329,8 +345,6 @@ pub struct Change {
     pub input: QueryPlan,
     /// IGNORE.
     pub ignore: bool,
-    /// The view's WITH CHECK OPTION, checked on changed rows.
-    pub check: Option<ViewCheck>,
 }
 
 /// UPDATE or DELETE.
@@ -360,6 +374,8 @@ pub struct Target {
     pub table: Arc<Table>,
     /// Positions and values, in textual order; empty for DELETE.
     pub set: Vec<(usize, NewValue)>,
+    /// The view's WITH CHECK OPTION, checked on changed rows.
+    pub check: Option<ViewCheck>,
 }
 
 impl NewValue {

@@ -14,6 +14,7 @@
 //!    it may not see.
 
 use super::derived::materialized;
+use super::placement::set_named_partitions;
 use super::query::{columns_of, derived_source, plan_nested, plan_query};
 use super::select::{PlanCx, split_conjuncts};
 use super::uses::Object;
@@ -221,7 +222,7 @@ fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::
                 first: TableFactor::Table(source),
                 joins: [],
             },
-        ] if source.partitions.is_empty() => Some((select, source)),
+        ] => Some((select, source)),
         _ => None,
     }
 }
@@ -283,20 +284,31 @@ pub(super) fn within_join_view<T>(
     })
 }
 
+/// What a view of several tables consists of, beside its tables. Expressions are over slots counted from that
+/// of its first table.
+pub(super) struct JoinViewParts {
+    /// Its columns by name.
+    pub(super) columns: Vec<(String, Expr)>,
+    /// Its conditions.
+    pub(super) conditions: Vec<Expr>,
+    /// The conditions on rows that are written through it.
+    pub(super) check: Vec<Expr>,
+}
+
 /// The source that carries the columns of a view of several tables: its first table, whose own
-/// columns have no names any more. Expressions are over slots from that of the carrier.
+/// columns have no names any more.
 pub(super) fn carry_view(
     view: &View,
     at: usize,
     alias: Option<&str>,
     carrier: &mut Source,
-    (columns, check): (Vec<(String, Expr)>, Vec<Expr>),
+    parts: JoinViewParts,
     cx: &PlanCx<'_>,
 ) -> Result<()> {
     let beneath = carrier.use_index;
     let first_computed = carrier.columns.len();
-    let mut computed = Vec::with_capacity(columns.len());
-    for (position, (name, e)) in columns.into_iter().enumerate() {
+    let mut computed = Vec::with_capacity(parts.columns.len());
+    for (position, (name, e)) in parts.columns.into_iter().enumerate() {
         let name = match view.columns.get(position) {
             Some(given) => given.clone(),
             None if view.columns.is_empty() => name,
@@ -323,8 +335,8 @@ pub(super) fn carry_view(
         first_computed,
         computed,
         joined: Some(beneath),
-        conditions: Vec::new(),
-        check,
+        conditions: parts.conditions,
+        check: parts.check,
     }));
     Ok(())
 }
@@ -336,7 +348,8 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
     };
     let reads = cx.reads.tables.borrow().len();
     let uses = cx.reads.uses.len();
-    let base = cx.source(&named.name, named.alias.map(|a| a.name))?;
+    let mut base = cx.source(&named.name, named.alias.map(|a| a.name))?;
+    set_named_partitions(&mut base, named.partitions)?;
     let shown = simple_columns(view, select, &base, cx);
     let found = if base.table().is_some() { shown? } else { None };
     let Some((shown, conditions)) = found else {

@@ -65,6 +65,14 @@ impl Target<'_> {
         self.truncated(cx)
     }
 
+    /// 1406 as a warning.
+    pub(super) fn warn_too_long(&self, cx: &mut CastCx<'_>) {
+        cx.warn(
+            ER_DATA_TOO_LONG,
+            format!("Data too long {}", self.location()),
+        );
+    }
+
     /// 1366: "Incorrect integer value: 'abc' for column ...".
     pub(super) fn incorrect(
         &self,

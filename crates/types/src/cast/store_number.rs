@@ -245,7 +245,12 @@ pub(super) fn store_bit(
             if cx.strict {
                 to.too_long(cx)?;
             }
-            to.out_of_range(cx)?;
+            if cx.mode.is_strict() {
+                // IGNORE in strict mode.
+                to.warn_too_long(cx);
+            } else {
+                to.out_of_range(cx)?;
+            }
             Ok(Value::UInt(max))
         }
     }

@@ -50,7 +50,8 @@ fn read(
         ..DateRules::LENIENT
     };
     let is_date = read_datetime(value, lenient, cx).is_some();
-    to.incorrect_temporal(what, &shown_text(value, to), !is_date, cx)?;
+    let is_truncation = !is_date && !is_outside(value);
+    to.incorrect_temporal(what, &shown_text(value, to), is_truncation, cx)?;
     Ok(DateTime::ZERO)
 }
 
@@ -76,6 +77,20 @@ pub(super) fn store_date(
         to.shortened_temporal("date", &shown, cx);
     }
     Ok(Value::Date(full.date()))
+}
+
+/// Whether a number is below or above those of dates and times.
+fn is_outside(value: ValueRef<'_>) -> bool {
+    const LARGEST: i64 = 99_991_231_235_959;
+    match value {
+        ValueRef::Int(v) => !(0..=LARGEST).contains(&v),
+        ValueRef::UInt(v) => v > LARGEST as u64,
+        ValueRef::Double(v) => v < 0.0 || v > LARGEST as f64,
+        ValueRef::Decimal(v) => {
+            v.to_i64().is_none_or(|v| !(0..=LARGEST).contains(&v)) || v.is_negative()
+        }
+        _ => false,
+    }
 }
 
 /// Rounded to the column's fractional digits.

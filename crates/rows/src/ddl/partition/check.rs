@@ -139,7 +139,10 @@ fn check_operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Er
     };
     match expr {
         PartitionExpr::Column(_) if number(expr) => Ok(()),
-        PartitionExpr::Column(_) => Err(wrong()),
+        PartitionExpr::Column(_) => match kind(expr).map(|ty| ty.kind) {
+            Some(Kind::Timestamp) => Err(constant()),
+            _ => Err(wrong()),
+        },
         PartitionExpr::Int(_) => Ok(()),
         PartitionExpr::Op(_, a, b) => {
             check_operands(table, a, wrong)?;
