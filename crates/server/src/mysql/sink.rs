@@ -197,6 +197,14 @@ impl<'a, 'o> WireSink<'a, 'o> {
     }
 }
 
+/// Appends the definition of a result column, which is encoded once for all executions of a plan.
+pub(super) fn write_definition(out: &mut Vec<u8>, sequence: &mut u8, column: &ResultColumn) {
+    let encoded = column
+        .encoding
+        .get_or_encode(|out| column::encode_column(out, &definition(column), None));
+    frame::packet(out, sequence, encoded);
+}
+
 /// Returns the definition of a result column.
 pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {
     ColumnDefinition {
@@ -236,7 +244,7 @@ impl ResultSink for WireSink<'_, '_> {
         } else {
             reply::write_column_count(out, sequence, caps, columns.len(), self.definitions);
             for c in columns.iter().filter(|_| self.definitions) {
-                column::write_column(out, sequence, &definition(c), None);
+                write_definition(out, sequence, c);
             }
             self.encoder.reset(columns.iter().map(|c| &c.ty));
         }

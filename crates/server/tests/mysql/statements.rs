@@ -281,6 +281,41 @@ fn columns_have_the_flags_that_drivers_decide_by() {
 }
 
 #[test]
+fn columns_are_described_alike_at_each_execution() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20) CHARACTER SET latin1 NOT NULL)");
+    c.good("INSERT INTO d.t VALUES (1, 'x'), (22, 'y')");
+    let select = |id: u32| format!("SELECT id, v AS w FROM d.t WHERE id = {id}");
+    // The number of columns and their definitions.
+    let described = |c: &mut Client, id: u32| {
+        let text = c.query_bytes(&select(id));
+        c.send(&text);
+        c.expect(1);
+        let packets: Vec<_> = (0..3).map(|_| c.packet().unwrap()).collect();
+        let has_one_end = c.caps.has(Capabilities::DEPRECATE_EOF);
+        for _ in 0..if has_one_end { 1 } else { 2 } {
+            while c.packet().unwrap().first() != Some(&0xfe) {}
+        }
+        packets
+    };
+    let first = described(&mut c, 1);
+    for id in [22, 1, 5] {
+        assert_eq!(described(&mut c, id), first, "{id}");
+    }
+    // Texts in another character set have another collation and length.
+    c.good("SET NAMES latin1");
+    let latin = described(&mut c, 1);
+    assert_ne!(latin, first);
+    assert_eq!(described(&mut c, 22), latin);
+    c.good("SET NAMES utf8mb4");
+    assert_eq!(described(&mut c, 1), first);
+    c.good("ALTER TABLE d.t MODIFY v VARCHAR(30) NOT NULL");
+    assert_ne!(described(&mut c, 1), first);
+}
+
+#[test]
 fn a_statement_of_comments_only_has_no_effect() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);

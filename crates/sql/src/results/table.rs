@@ -10,8 +10,8 @@ use porpoise_sql_expr::expr::convert;
 use porpoise_sql_expr::expr::eval::{EvalCx, Slot, eval};
 use porpoise_sql_parser::ast::{Limit, ShowFilter};
 use porpoise_sql_plan::bind::{Binder, Origin, Scope, ScopeColumn, Source};
-use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::select::type_flags;
+use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
 use porpoise_sql_plan::virtual_tables::VirtualTable;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
@@ -205,6 +205,7 @@ impl Rows {
 
 fn result_column(column: &ScopeColumn) -> ResultColumn {
     ResultColumn {
+        encoding: ColumnEncoding::default(),
         schema: String::new(),
         table: String::new(),
         org_table: String::new(),

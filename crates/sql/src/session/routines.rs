@@ -26,7 +26,7 @@ use porpoise_sql_parser::ast::{
     ExprKind, GetDiagnostics, IntoVar, ParameterMode, ProgramKind, Signal, TableName,
 };
 use porpoise_sql_plan::bind::nodes::variable_name;
-use porpoise_sql_plan::plan::ResultColumn;
+use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
 use porpoise_types::{Collation, ColumnType, Level, SqlMode, Value, ValueRef};
 use std::sync::Arc;
 
@@ -664,6 +664,7 @@ impl SqlSession {
     ) -> Result<()> {
         let program = self.compiled(routine)?;
         let column = |(at, _, ty): &(usize, Value, ColumnType)| ResultColumn {
+            encoding: ColumnEncoding::default(),
             name: program
                 .variables
                 .get(*at)

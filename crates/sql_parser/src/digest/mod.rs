@@ -1,4 +1,5 @@
-//! Normalization of a statement for the plan cache, in one pass of the lexer.
+//! Normalization of a statement for the plan cache, in one pass of the lexer, or without one if the
+//! text differs from a recent one only in the values of literals ([`template`]).
 //!
 //! Literals are removed from the text and listed; the remaining tokens are the key of the plan. A
 //! plan is made by parsing with [`super::Literals::Params`] and the same list, so that literal n is
@@ -26,6 +27,7 @@
 //! Rejected: a digest with upper-cased words, which would merge `T` and `t`, possibly two tables.
 
 mod pass;
+mod template;
 pub mod text;
 
 use bumpalo::Bump;
@@ -35,6 +37,7 @@ use super::error::ParseError;
 use super::lexer::LexMode;
 use super::{ParseOptions, Parsed};
 use pass::Pass;
+use template::Template;
 
 pub use super::token::{LiteralKind, LiteralToken};
 
@@ -50,11 +53,18 @@ pub struct Normalized {
     pub rest: Option<usize>,
 }
 
-/// Buffers of the pass, which are reused.
+/// Maximum number of [`Digest::templates`].
+const MAX_TEMPLATES: usize = 8;
+
+/// Buffers of the pass, which are reused, and templates of recent texts.
 #[derive(Debug, Default)]
 pub struct Digest {
     normalized: Vec<u8>,
     literals: Vec<LiteralToken>,
+    /// The last text's is the first one, if there is one of it. Those further back are older in most cases.
+    templates: Vec<Template>,
+    /// Whether the last text matched the first template.
+    matched: bool,
 }
 
 impl Digest {
@@ -67,7 +77,8 @@ impl Digest {
     /// The normalized form of the last text.
     #[must_use]
     pub fn normalized(&self) -> &[u8] {
-        &self.normalized
+        let template = self.templates.first().filter(|_| self.matched);
+        template.map_or(&self.normalized, Template::normalized)
     }
 
     /// The literals of the last text, in textual order.
@@ -78,22 +89,62 @@ impl Digest {
 
     /// Normalizes the statement of `text` that begins at `start`. `None`: it has no digest.
     pub fn compute(&mut self, text: &[u8], start: usize, mode: LexMode) -> Option<Normalized> {
+        let flags = flags(mode);
+        let known = (start == 0).then(|| self.match_template(text, flags));
+        if let Some(found) = known.flatten() {
+            return Some(found);
+        }
         self.normalized.clear();
         self.literals.clear();
-        self.normalized.push(
-            u8::from(mode.ansi_quotes)
-                | u8::from(mode.no_backslash_escapes) << 1
-                | u8::from(mode.pipes_as_concat) << 2
-                | u8::from(mode.high_not_precedence) << 3
-                | u8::from(mode.ignore_space) << 4,
-        );
+        self.normalized.push(flags);
         let (end, rest) = Pass::new(self, text, start, mode).run()?;
-        Some(Normalized {
+        let result = Normalized {
             key: xxh3_128(&self.normalized),
             end,
             rest,
-        })
+        };
+        if start == 0 {
+            self.keep_template(text, result);
+        }
+        Some(result)
     }
+
+    /// Looks for a template of the text, and moves it to the front.
+    fn match_template(&mut self, text: &[u8], flags: u8) -> Option<Normalized> {
+        self.matched = false;
+        let literals = &mut self.literals;
+        let mut templates = self.templates.iter().enumerate();
+        let (at, found) = templates.find_map(|(at, template)| {
+            let found = template.match_text(text, flags, literals)?;
+            Some((at, found))
+        })?;
+        self.templates.swap(0, at);
+        self.matched = true;
+        Some(found)
+    }
+
+    /// Keeps the text that was just normalized as a template, if it can be one, in place of the last one.
+    fn keep_template(&mut self, text: &[u8], result: Normalized) {
+        if !Template::accepts(text, &self.literals) {
+            return;
+        }
+        if self.templates.len() < MAX_TEMPLATES {
+            self.templates.push(Template::empty());
+        }
+        self.templates.rotate_right(1);
+        if let Some(first) = self.templates.first_mut() {
+            first.replace(text, &self.literals, &self.normalized, result);
+        }
+    }
+}
+
+/// The flags of a mode as one byte.
+fn flags(mode: LexMode) -> u8 {
+    u8::from(mode.ansi_quotes)
+        | u8::from(mode.no_backslash_escapes) << 1
+        | u8::from(mode.pipes_as_concat) << 2
+        | u8::from(mode.high_not_precedence) << 3
+        | u8::from(mode.ignore_space) << 4
 }
 
 /// Parses a text, with the literals of its digest as parameters.

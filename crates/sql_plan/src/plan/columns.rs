@@ -1,7 +1,7 @@
 //! Metadata of result columns.
 
-use super::ResultColumn;
 use super::select::Item;
+use super::{ColumnEncoding, ResultColumn};
 use crate::bind::{Origin, Scope};
 use crate::expr::ExprKind;
 use porpoise_rows::catalog::Table;
@@ -11,6 +11,7 @@ use porpoise_types::{Collation, ColumnType, Kind, column_flag as flag};
 pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
     let e = &item.expr;
     let mut column = ResultColumn {
+        encoding: ColumnEncoding::default(),
         schema: String::new(),
         table: String::new(),
         org_table: String::new(),

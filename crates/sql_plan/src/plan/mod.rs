@@ -63,6 +63,7 @@ mod windows;
 mod zero_dates;
 
 use porpoise_types::ColumnType;
+use std::sync::OnceLock;
 
 pub use crate::bind::OrderKey;
 pub use physical::{QueryPlan, plan_of};
@@ -84,4 +85,29 @@ pub struct ResultColumn {
     pub ty: ColumnType,
     /// Flags of [`porpoise_types::column_flag`].
     pub flags: u16,
+    /// Its encoding for clients.
+    pub encoding: ColumnEncoding,
+}
+
+/// The encoding of a [`ResultColumn`] for clients, kept for the next execution of the plan. A clone has
+/// none, since its column may be changed.
+#[derive(Debug, Default)]
+pub struct ColumnEncoding(OnceLock<Box<[u8]>>);
+
+impl Clone for ColumnEncoding {
+    fn clone(&self) -> ColumnEncoding {
+        ColumnEncoding::default()
+    }
+}
+
+impl ColumnEncoding {
+    /// The encoding; `encode` appends it the first time.
+    #[inline]
+    pub fn get_or_encode(&self, encode: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        self.0.get_or_init(|| {
+            let mut out = Vec::new();
+            encode(&mut out);
+            out.into_boxed_slice()
+        })
+    }
 }

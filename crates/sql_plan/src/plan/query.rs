@@ -9,7 +9,7 @@ use super::derived::{
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, expand_star, finish, plan_select, plan_table};
-use super::{QueryPlan, ResultColumn};
+use super::{ColumnEncoding, QueryPlan, ResultColumn};
 use crate::bind::query::Enclosing;
 use crate::bind::types::merged_type;
 use crate::bind::{Origin, Scope, ScopeColumn, Source};
@@ -265,6 +265,7 @@ fn derived_result_columns(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
             flags |= porpoise_types::column_flag::NOT_NULL;
         }
         ResultColumn {
+            encoding: ColumnEncoding::default(),
             schema: String::new(),
             table: String::new(),
             org_table: String::new(),

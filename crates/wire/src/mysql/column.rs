@@ -222,8 +222,13 @@ pub fn write_column(
     results: Option<Collation>,
 ) {
     let packet = frame::begin(out);
-    put_column(out, column, &describe(column.ty, results));
+    encode_column(out, column, results);
     frame::finish(out, packet, sequence);
+}
+
+/// Appends the payload of a column definition.
+pub fn encode_column(out: &mut Vec<u8>, column: &ColumnDefinition<'_>, results: Option<Collation>) {
+    put_column(out, column, &describe(column.ty, results));
 }
 
 /// Appends a column definition of a reply to COM_FIELD_LIST, which includes the default value as

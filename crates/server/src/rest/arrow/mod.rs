@@ -478,6 +478,7 @@ mod tests {
 
     fn column(name: &str, ty: ColumnType) -> ResultColumn {
         ResultColumn {
+            encoding: porpoise_sql::ColumnEncoding::default(),
             schema: String::new(),
             table: String::new(),
             org_table: String::new(),
