@@ -262,9 +262,9 @@ impl KvMem {
         }
     }
 
-    /// One iteration of the log thread with [`Background::Callers`]: writes the log buffer as a group, or
-    /// syncs the oldest group that was written, if that is due, and publishes the durable position;
-    /// without either it confirms the last group. No effect with [`Background::Threads`].
+    /// One iteration of the log thread with [`Background::Callers`]: writes the log buffer as a group; or syncs
+    /// the oldest written group if that is due, and publishes the durable position; or, if there is neither,
+    /// confirms the last group. No effect with [`Background::Threads`].
     pub fn step_log(&self) {
         if let Some(log) = &self.state.log {
             log.step();

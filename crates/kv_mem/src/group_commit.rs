@@ -1,8 +1,8 @@
 //! Groups of log records on their way to disk.
 //!
-//! Group commit with several syncs in flight: while one group is synced, the next is written and synced
-//! by another thread. Syncs may end in any order. A group is durable when it and every group before it
-//! are synced, so the durable position stays one number that only grows:
+//! Group commit with several syncs in flight: while one group is synced, another thread writes and syncs
+//! the next. Syncs may end in any order. A group is durable when it and every group before it are synced, so
+//! that the durable position is one number that only grows:
 //!
 //! ```text
 //! group        1        2        3
@@ -17,24 +17,24 @@
 //! 1. A group leaves the queue as durable only after its own sync and those of all groups before it.
 //! 2. Groups are written in the order of the queue, one at a time.
 //!
-//! Rejected: the end of a later sync as proof that earlier groups are durable. POSIX says so, but then a
-//! sync that failed, and whose error the kernel reports to one caller only, could be overlooked.
+//! Rejected: taking the end of a later sync as proof that earlier groups are durable, as POSIX permits. The
+//! kernel may report a failed write-back to one caller only, and the later sync could then succeed although the
+//! earlier group is lost.
 
 pub(crate) mod delay;
 
 use std::collections::VecDeque;
 
-/// Number of syncs that can be in flight, each in a thread of its own. More gain little: a group waits for the
-/// end of a sync for at most its duration divided by their number. In model tests two, for fewer
-/// schedules.
+/// Number of syncs that can be in flight, each in a thread of its own. More gain little: with N, a group waits
+/// for the next end of a sync for at most an Nth of a sync. Two in model tests, for fewer schedules.
 pub(crate) const SYNCS_IN_FLIGHT: usize = if cfg!(shuttle) { 2 } else { 4 };
 
-/// What is durable together with a group.
+/// The state of the log after a group: what is durable once the group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupEnd {
     /// Log position after the group.
     pub(crate) position: u64,
-    /// Commits up to this timestamp are in this group, in an earlier one, or not logged.
+    /// Timestamp up to which all commits are in this group, in an earlier one, or not logged.
     pub(crate) ts: u64,
     /// Number of the group in the log.
     pub(crate) number: u64,
@@ -42,7 +42,7 @@ pub(crate) struct GroupEnd {
 
 /// Groups that became durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Durable {
+pub(crate) struct DurableGroups {
     pub(crate) end: GroupEnd,
     /// Number of commits in the groups.
     pub(crate) commits: u64,
@@ -106,8 +106,12 @@ impl GroupsInFlight {
         self.set_stage(ticket, Stage::Written);
     }
 
-    /// Records that a group is synced. Returns the groups that are durable now.
-    pub(crate) fn finish_sync(&mut self, ticket: GroupTicket, end: GroupEnd) -> Option<Durable> {
+    /// Records that a group is synced. Returns the groups that have become durable by it.
+    pub(crate) fn finish_sync(
+        &mut self,
+        ticket: GroupTicket,
+        end: GroupEnd,
+    ) -> Option<DurableGroups> {
         self.set_stage(ticket, Stage::Synced(end));
         let (mut durable, mut commits) = (None, 0);
         while let Some(InFlight {
@@ -117,13 +121,13 @@ impl GroupsInFlight {
         }) = self.groups.front()
         {
             commits += more;
-            durable = Some(Durable { end: *end, commits });
+            durable = Some(DurableGroups { end: *end, commits });
             self.groups.pop_front();
         }
         durable
     }
 
-    /// Removes a group that is not synced on its own: a later sync will cover it.
+    /// Removes a group that is not synced now: the sync of a later group will cover it.
     pub(crate) fn leave_unsynced(&mut self, ticket: GroupTicket) {
         self.groups.retain(|group| group.ticket != ticket);
     }
@@ -147,9 +151,9 @@ mod tests {
         }
     }
 
-    fn durable(number: u64, commits: u64) -> Option<Durable> {
+    fn durable(number: u64, commits: u64) -> Option<DurableGroups> {
         let end = end(number);
-        Some(Durable { end, commits })
+        Some(DurableGroups { end, commits })
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The write-ahead log with group commit.
 //!
 //! Commits append encoded records to a buffer under the sequencer. A log thread takes the buffer,
-//! writes it as one group, syncs, and publishes the durable LSN; records appended meanwhile go with the
-//! next group, which another log thread writes and syncs at the same time where that pays (`threads`).
-//! Another thread keeps an empty segment ready, so that a full disk is detected before a commit is
+//! writes it as one group, syncs, and publishes the durable LSN. Records appended meanwhile form the next
+//! group, which another log thread writes and syncs at the same time where syncs overlap (`threads`).
+//! A thread of its own keeps an empty segment ready, so that a full disk is detected before a commit is
 //! accepted.
 //!
 //! Invariants:
@@ -86,13 +86,13 @@ pub(crate) struct Log {
     pub(crate) dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
-    /// Wakes the leader of the log threads; used with the sequencer's mutex, as `promoted`.
+    /// Wakes the leader of the log threads. Used with the sequencer's mutex, like `promoted`.
     pub(crate) wake: Condvar,
-    /// Wakes a log thread that becomes the leader.
+    /// Wakes a follower that becomes the leader.
     promoted: Condvar,
     /// The open segment; `None` until the run's first segment has begun.
     writer: Mutex<Option<LogWriter>>,
-    /// The last group that is durable with all groups before it.
+    /// Number of the last group that is durable; all groups before it are.
     durable_group: AtomicU64,
     /// Position up to which the log is on disk (the durable LSN).
     pub(crate) synced: AtomicU64,
@@ -109,7 +109,7 @@ pub(crate) struct Log {
     pub(crate) spare_changed: Condvar,
     /// Whether callers that wait run the log and create segments, in place of threads.
     driven_by_callers: bool,
-    /// State of the log thread that callers run, if they do.
+    /// State of the log thread's work, if callers run it.
     caller_thread: Mutex<Option<threads::CallerThread>>,
     pub(crate) pipeline: Arc<CommitPipeline>,
     pub(crate) heartbeats: Arc<Heartbeats>,
@@ -131,7 +131,7 @@ pub(crate) struct SegmentStart {
 /// The file of a spare segment: zeroes, synced.
 pub(crate) struct SpareFile {
     pub(crate) file: Arc<dyn File>,
-    /// Handles of the same file for the log threads but the first.
+    /// Further handles of the file, for the log threads from the second on.
     pub(crate) more_handles: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
 }
@@ -318,8 +318,8 @@ impl Log {
         }
     }
 
-    /// Number of log threads, each of which can have a sync in flight. The modes that do not wait for
-    /// syncs need one.
+    /// Number of log threads, each of which can have a sync in flight. One is enough for the modes that do not
+    /// wait for syncs.
     pub(crate) fn thread_count(&self) -> usize {
         if self.durability == Durability::Sync && !self.driven_by_callers {
             SYNCS_IN_FLIGHT
@@ -328,7 +328,7 @@ impl Log {
         }
     }
 
-    /// Opens the log for the log threads.
+    /// Sets the open segment, so that log threads can write.
     pub(crate) fn set_writer(&self, writer: LogWriter) {
         *self.writer.lock() = Some(writer);
     }
@@ -416,15 +416,15 @@ impl Log {
         seq.log.appended
     }
 
-    /// Wakes the leader of the log threads if it sleeps and its condition holds. If there is no leader, because
-    /// all are busy with other groups, and syncs overlap, one that sleeps becomes the leader.
+    /// Wakes the leader of the log threads if it sleeps and its condition holds. If there is no leader, records
+    /// wait and syncs should overlap, a follower becomes the leader.
     pub(crate) fn wake_thread(&self, seq: &mut Sequencer) {
         let buffer = &mut seq.log;
         match buffer.leader {
             Leader::Idle => {}
             Leader::Gathering(wanted)
                 if buffer.commits >= wanted || buffer.urgent || buffer.stop => {}
-            Leader::Absent if buffer.followers > 0 && buffer.delay.overlaps() => {
+            Leader::Absent if buffer.followers > 0 && buffer.delay.should_overlap() => {
                 if !buffer.bytes.is_empty() {
                     buffer.is_promoting = true;
                     buffer.leader = Leader::Awake;
@@ -464,7 +464,7 @@ impl Log {
         {
             let mut seq = self.pipeline.lock();
             let begun = seq.log.appended - seq.log.bytes.len() as u64;
-            // A group in flight is synced in any case, except in the modes that postpone syncs.
+            // A group in flight is being synced, except in the modes that postpone syncs.
             if position > begun || self.acknowledges_before_sync() {
                 seq.log.urgent = true;
                 self.wake.notify_one();
@@ -488,7 +488,7 @@ impl Log {
         }
     }
 
-    /// Lets callers run the log.
+    /// Lets callers do the work of the log thread.
     pub(crate) fn run_by_callers(&self) {
         *self.caller_thread.lock() = Some(threads::CallerThread::new(self));
     }

@@ -28,12 +28,13 @@ use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The log thread that waits for the next group, and takes it: at most one at a time.
+/// State of the leader: the one log thread that waits for records and takes them as the next group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leader {
-    /// All log threads write, sync, or wait to become the leader.
+    /// There is none: the log threads write, sync, or sleep as followers.
     #[default]
     Absent,
+    /// Runs, or is waking up.
     Awake,
     /// Sleeps until there is a record.
     Idle,
@@ -49,19 +50,20 @@ pub(crate) struct LogBuffer {
     pub(crate) bytes: Vec<u8>,
     /// The buffer of the previous group, for reuse.
     pub(crate) spare_buffer: Vec<u8>,
-    /// Commits in `bytes`, and in all groups before.
+    /// Number of commits in `bytes`.
     pub(crate) commits: u64,
+    /// Number of commits in all groups taken so far.
     pub(crate) grouped_commits: u64,
     /// Log position after the last record appended.
     pub(crate) appended: u64,
     /// Whether a caller waits for a sync that the durability mode would postpone.
     pub(crate) urgent: bool,
     pub(crate) leader: Leader,
-    /// Number of log threads that sleep until one is to become the leader.
+    /// Number of log threads that sleep until they become the leader.
     pub(crate) followers: usize,
-    /// Whether a follower was chosen as leader, and is waking up.
+    /// Whether a follower has to become the leader, and is waking up.
     pub(crate) is_promoting: bool,
-    /// Groups that are written or synced.
+    /// Groups that were taken and are not durable yet.
     pub(crate) groups: GroupsInFlight,
     pub(crate) delay: CommitDelay,
     /// Position up to which records are certain to fit in the open segment.
@@ -89,11 +91,11 @@ impl LogBuffer {
         self.grouped_commits + self.commits
     }
 
-    /// Whether another group may begin: none is in flight, or syncs overlap and the group needs no new segment,
-    /// before which everything is synced.
+    /// Whether another group may begin: none is in flight; or syncs should overlap, none is being written, and
+    /// the records fit in the open segment (everything is synced before a new one).
     pub(crate) fn may_begin(&self) -> bool {
         let fits = self.appended <= self.segment_end;
-        self.groups.is_empty() || self.delay.overlaps() && fits && !self.groups.is_writing()
+        self.groups.is_empty() || self.delay.should_overlap() && fits && !self.groups.is_writing()
     }
 
     /// Allocated bytes of both buffers.

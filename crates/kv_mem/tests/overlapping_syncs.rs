@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Duration of a sync for which it pays to have several in flight.
+/// Duration of a sync that is long enough for several to be in flight.
 const LONG_SYNC: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl DurableListener for Notifications {
     fn failed(&self, _: &Error) {}
 }
 
-/// A store whose syncs are held, with its disk and the position that its listener was notified of.
+/// A store whose syncs are held, its disk, and the last durable position that its listener received.
 struct Store {
     disk: ControlledDisk,
     engine: Arc<KvMem>,
@@ -54,7 +54,7 @@ impl Store {
         }
     }
 
-    /// Commits a row, whose group is the one with this number. Returns when its sync is held.
+    /// Commits a row in a group of its own, the one with this number. Returns when the group's sync is held.
     fn commit(&self, number: usize, value: &str) -> CommitPosition {
         let name = format!("k{number}");
         let position = write(&self.engine, &[(&name, Some(value))]).unwrap();
@@ -62,7 +62,7 @@ impl Store {
         position
     }
 
-    /// Ends a sync, and gives the store time to take notice.
+    /// Ends a sync, and gives the store time to react.
     fn end_sync(&self, number: usize, succeeds: bool) {
         self.disk.end_sync(number, succeeds);
         std::thread::sleep(Duration::from_millis(20));
@@ -93,7 +93,7 @@ fn a_group_is_acknowledged_after_those_before_it() {
     store.end_sync(0, true);
     store.engine.wait_durable(positions[1]).unwrap();
     store.assert_not_durable(positions[2]);
-    // The group before is durable only now: the header of the next one may name it.
+    // Group 1 has become durable: the header of group 3 may name it.
     store.commit(3, "value");
     store.end_sync(3, true);
     store.assert_not_durable(positions[2]);

@@ -29,7 +29,7 @@ use porpoise_types::{
     Value, ValueRef, decode_key, encode_key, encode_key_prefix, encode_text_start,
 };
 
-/// The first eight bytes of a key as a number. Numbers that differ are ordered as their keys; a shorter key is filled with zeroes.
+/// The first eight bytes of a key as a number; a shorter key is padded with zeroes. Different numbers are ordered as their keys.
 #[inline]
 pub fn first_bytes(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {

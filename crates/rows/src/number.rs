@@ -91,12 +91,12 @@ impl NumberColumn<'_> {
         self.position
     }
 
-    /// The same column at another place.
-    fn at(&self, own: &Slot) -> Self {
+    /// The same column in the slot of another layout.
+    fn in_slot(&self, slot: &Slot) -> Self {
         NumberColumn {
-            end: own.at + own.storage.width(),
-            null_byte: own.number / 8,
-            null_bit: 1 << (own.number % 8),
+            end: slot.at + slot.storage.width(),
+            null_byte: slot.number / 8,
+            null_bit: 1 << (slot.number % 8),
             ..*self
         }
     }
@@ -123,14 +123,14 @@ impl<'a> RowRef<'a> {
         if !std::ptr::eq(self.layout(), column.layout) {
             let own = self.layout().slot(column.position);
             return match own.filter(|own| own.storage == column.storage) {
-                Some(own) => self.number_at(&column.at(own)),
+                Some(own) => self.number_at(&column.in_slot(own)),
                 None => Number::Other,
             };
         }
         self.number_at(column)
     }
 
-    /// Reads a column that has its place in the row's layout.
+    /// Reads a column whose position and width are those of the row's layout.
     #[inline]
     fn number_at(&self, column: &NumberColumn<'_>) -> Number {
         let body = self.body();

@@ -274,7 +274,7 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
             let nondeterministic = current_time || NONDETERMINISTIC_FUNCTIONS.contains(&f.name);
             let is_default = matches!(owner, ExpressionOwner::Default(_));
             if nondeterministic && !is_default || FORBIDDEN_FUNCTIONS.contains(&f.name) {
-                let name = first_name(f.name).to_ascii_lowercase();
+                let name = canonical_name(f.name).to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
             }
         }
@@ -286,8 +286,8 @@ fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     }
 }
 
-/// The name of a function that MySQL's messages have for its synonyms.
-fn first_name(name: &str) -> &str {
+/// The name that MySQL's messages use for a function and its synonyms.
+fn canonical_name(name: &str) -> &str {
     match name {
         "CURRENT_TIMESTAMP" | "LOCALTIME" | "LOCALTIMESTAMP" => "NOW",
         "CURRENT_DATE" => "CURDATE",
@@ -593,7 +593,7 @@ impl TableExpressions {
                 now: env.now(),
             };
             let column = &compiled.column;
-            let (value, from) = convert::assigned(value, &compiled.expr.ty, &column.ty);
+            let (value, from) = convert::for_assignment(value, &compiled.expr.ty, &column.ty);
             let (ty, name) = (&column.ty, &column.name);
             store(value, Some(from), ty, name, row_number, &mut cast)?
         };

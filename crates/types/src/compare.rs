@@ -40,8 +40,8 @@ pub enum CompareAs {
     Number,
     /// Doubles.
     Double,
-    /// Doubles with at most this number of digits after the point: they are equal if they differ by less than half
-    /// of the last digit's tenth, as FLOAT(M,D) and DOUBLE(M,D) are compared.
+    /// Doubles with at most this number of digits after the point, from FLOAT(M,D) or DOUBLE(M,D): they are equal if
+    /// they differ by less than half a unit of the last digit.
     FixedDouble(u8),
     /// Text of a collation.
     Bytes(Collation),

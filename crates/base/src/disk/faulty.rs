@@ -10,7 +10,7 @@
 //! 1. An operation that a sync reported as durable is never undone.
 //! 2. A removed or replaced file is kept aside under a hidden name until its
 //!    directory is synced.
-//! 3. Handles of one file share its undo records, which are kept by inode. A sync covers the
+//! 3. Undo records are kept by inode, so that all handles of a file share them. A sync covers the
 //!    writes that were complete when it was called.
 
 use super::{Disk, DiskLock, File, RealDisk};
@@ -69,7 +69,7 @@ impl Faults {
 }
 
 struct Overwritten {
-    /// Number of the write.
+    /// Number of the write, in the order of writes to the disk.
     number: u64,
     at: u64,
     old: Vec<u8>,

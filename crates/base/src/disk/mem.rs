@@ -7,7 +7,7 @@
 //! writes any sectors survive; of the unsynced operations on names any subset, or, in
 //! half of the cases, a prefix, as on a file system with a journal. A sync covers the
 //! writes that were complete when it was called, not those that other threads add
-//! while it waits in the watcher.
+//! while it is delayed by the watcher ([`MemDisk::watch`]).
 //!
 //! Invariants:
 //! 1. Everything that a sync reported as durable survives every power cut, except

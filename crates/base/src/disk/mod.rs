@@ -11,10 +11,10 @@
 //! 2. An operation on a name (create, rename, remove) is durable only after
 //!    [`Disk::sync_dir`] of its directory; renames are atomic.
 //! 3. After a failed sync it is unknown which unsynced writes are on disk, and a later
-//!    successful sync does not cover them. Each handle that was open when they were written
-//!    reports the failure once; a handle that several threads sync reports it to one of them.
-//! 4. Syncs of one file may run at the same time. Each covers the writes that were complete when it was
-//!    called.
+//!    successful sync does not cover them. The failure is reported once through each handle that was
+//!    open at the time of the write: of several threads that sync one handle, only one learns of it.
+//! 4. Several syncs of one file may run at the same time. Each covers the writes that were complete when
+//!    it was called.
 //!
 //! Rejected: `fallocate` for preallocation. It allocates unwritten extents, and the first
 //! sync after a write to one of them also writes metadata. [`File::preallocate`] writes

@@ -1,23 +1,24 @@
 //! The group commit delay: when a group begins to be written.
 //!
-//! Two questions, both answered by measuring:
+//! Two decisions, both made from measurements:
 //!
-//! **Do syncs overlap?** A second sync in flight pays if it takes hardly longer than one alone: network
+//! **Should syncs overlap?** A second sync in flight pays if it takes hardly longer than one alone: network
 //! volumes and disks without a volatile write cache serve both at once. A disk that flushes its cache
 //! serves one flush after the other; there a second sync delays its commits and splits the clients into
-//! groups that wait for each other, so one sync is in flight at a time. The durations of syncs that
-//! ran alone and of those that began beside another one are averaged and compared; if overlapping does
-//! not pay, it is tried again now and then.
+//! groups that wait for each other, so one sync is in flight at a time. The durations of syncs that began
+//! alone and of those that began while another was in flight are averaged and compared. If overlapping does
+//! not pay, it is tried again after [`RETRY_OVERLAP_AFTER`] syncs.
 //!
-//! **How long does a group wait for company?** Clients that each wait for their commit before they send the
-//! next one come back shortly after they were answered. If a sync takes long compared with a client's round
+//! **How long does a group wait for more commits?** Clients that each wait for their commit before they send
+//! the next one return shortly after they were answered. If a sync takes long compared with a client's round
 //! trip, it pays to wait briefly for those that were just answered, so that one sync serves all of them.
 //! PostgreSQL's `commit_delay` does so with a fixed time
 //! (<https://www.postgresql.org/docs/current/runtime-config-wal.html>); here the delay adapts. `share` is
 //! the part, in sixteenths, of the answered clients that return within the limit. A complete group ends the
 //! wait at once and raises the share; an incomplete one lowers it to the part that returned. Below a
-//! half there is no wait, but one group in 32 measures again. With several syncs in flight a late commit
-//! waits a part of a sync for the next one to begin, not a whole one, so the limit is the smaller.
+//! half there is no wait, but one group in 32 measures again. The limit is smaller where syncs overlap: a
+//! commit that misses its group then waits for a part of a sync until the next group begins, not for a whole
+//! one.
 //!
 //! Invariants:
 //! 1. There is no wait, and one sync is in flight at a time, if a sync takes less than [`LONG_SYNC`].
@@ -27,42 +28,43 @@
 use super::SYNCS_IN_FLIGHT;
 use std::time::{Duration, Instant};
 
-/// Duration below which a sync is not worth a wait, which would take as long as the sync, nor another thread.
+/// Duration below which neither a wait, which would take as long as the sync, nor a second sync in flight pays.
 const LONG_SYNC: Duration = Duration::from_micros(250);
 
 /// Value of `share` that stands for all clients.
 const ALL_CLIENTS: u64 = 16;
 
-/// Number of groups after which one measures again whether clients return.
+/// Number of groups without a wait after which one waits again, to measure whether clients return.
 const MEASURE_EVERY: u32 = 32;
 
-/// Number of syncs after which overlapping is tried again, where it did not pay.
-const TRY_EVERY: u32 = 512;
+/// Number of syncs after which overlapping is tried again where it did not pay.
+const RETRY_OVERLAP_AFTER: u32 = 512;
 
-/// A wait for company.
+/// A wait for more commits before a group is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Wait {
     /// Commits that make the group complete.
     pub(crate) wanted: u64,
     /// End of the wait, complete or not.
     pub(crate) until: Instant,
-    /// Answered clients that the wait is for.
+    /// Number of answered clients that are expected to return during the wait.
     expected: u64,
 }
 
 /// Measurements of syncs and of clients that return.
 #[derive(Debug)]
 pub(crate) struct CommitDelay {
-    /// Moving average of the duration of syncs that began alone; zero before the first.
-    alone: Duration,
-    /// The same of syncs that began beside another one.
-    beside: Duration,
-    /// Syncs since the last one that began beside another.
-    since_tried: u32,
-    /// Answered clients that are expected to return, and the time until which they are.
+    /// Moving average of the duration of syncs that began with no other in flight; zero before the first.
+    single_sync: Duration,
+    /// The same of syncs that began while another was in flight.
+    overlapped_sync: Duration,
+    /// Number of syncs since the last one that began while another was in flight.
+    since_overlap: u32,
+    /// Number of answered clients that are expected to return.
     expected: u64,
+    /// Time until which they are expected.
     expected_until: Option<Instant>,
-    /// Number of commits at which `expected` was valid.
+    /// Number of commits appended when `expected` was last updated.
     arrived: u64,
     share: u64,
     /// Groups since the last measurement.
@@ -72,9 +74,9 @@ pub(crate) struct CommitDelay {
 impl Default for CommitDelay {
     fn default() -> CommitDelay {
         CommitDelay {
-            alone: Duration::ZERO,
-            beside: Duration::ZERO,
-            since_tried: 0,
+            single_sync: Duration::ZERO,
+            overlapped_sync: Duration::ZERO,
+            since_overlap: 0,
             expected: 0,
             expected_until: None,
             arrived: 0,
@@ -93,35 +95,36 @@ fn average(before: Duration, took: Duration) -> Duration {
 }
 
 impl CommitDelay {
-    /// Whether a group begins while another is synced.
-    pub(crate) fn overlaps(&self) -> bool {
-        // Time stands still in model tests.
-        cfg!(shuttle) || self.alone >= LONG_SYNC && self.beside * 2 < self.alone * 3
+    /// Whether a group should begin while another is synced.
+    pub(crate) fn should_overlap(&self) -> bool {
+        // Time stands still in model tests, which examine overlapping syncs.
+        cfg!(shuttle)
+            || self.single_sync >= LONG_SYNC && self.overlapped_sync * 2 < self.single_sync * 3
     }
 
     /// Records the duration of a sync, and whether another one was in flight when it began.
-    pub(crate) fn record_sync(&mut self, took: Duration, was_beside: bool) {
-        if was_beside {
-            self.beside = average(self.beside, took);
-            self.since_tried = 0;
+    pub(crate) fn record_sync(&mut self, took: Duration, did_overlap: bool) {
+        if did_overlap {
+            self.overlapped_sync = average(self.overlapped_sync, took);
+            self.since_overlap = 0;
             return;
         }
-        self.alone = average(self.alone, took);
-        self.since_tried += 1;
-        if self.since_tried >= TRY_EVERY {
-            (self.beside, self.since_tried) = (Duration::ZERO, 0);
+        self.single_sync = average(self.single_sync, took);
+        self.since_overlap += 1;
+        if self.since_overlap >= RETRY_OVERLAP_AFTER {
+            (self.overlapped_sync, self.since_overlap) = (Duration::ZERO, 0);
         }
     }
 
     /// Records that commits were answered. `arrived` is the number of all commits appended so far.
     pub(crate) fn record_answered(&mut self, now: Instant, answered: u64, arrived: u64) {
-        if self.alone < LONG_SYNC {
+        if self.single_sync < LONG_SYNC {
             return;
         }
         self.update_expected(now, arrived);
         let share = self.share.max(ALL_CLIENTS / 2);
         self.expected += (answered * share).div_ceil(ALL_CLIENTS);
-        self.expected_until = Some(now + self.alone * 3 / 4);
+        self.expected_until = Some(now + self.single_sync * 3 / 4);
     }
 
     /// Subtracts the commits that arrived from those that are expected.
@@ -135,7 +138,7 @@ impl CommitDelay {
 
     /// Returns the wait before a group that could begin `now` with `commits` commits, if any.
     pub(crate) fn wait(&mut self, now: Instant, commits: u64, arrived: u64) -> Option<Wait> {
-        if self.alone < LONG_SYNC {
+        if self.single_sync < LONG_SYNC {
             return None;
         }
         self.update_expected(now, arrived);
@@ -149,10 +152,10 @@ impl CommitDelay {
             }
             (self.unmeasured, self.share) = (0, ALL_CLIENTS / 2);
         }
-        let limit = if self.overlaps() {
-            self.alone / SYNCS_IN_FLIGHT as u32
+        let limit = if self.should_overlap() {
+            self.single_sync / SYNCS_IN_FLIGHT as u32
         } else {
-            self.alone * 3 / 4
+            self.single_sync * 3 / 4
         };
         Some(Wait {
             wanted: commits + self.expected,
@@ -169,7 +172,7 @@ impl CommitDelay {
         } else {
             let back = wait.expected.saturating_sub(missing);
             self.share = (self.share * back).div_ceil(wait.expected.max(1));
-            // They are late, and the next group does not wait for them again.
+            // The missing clients are late; the next group does not wait for them again.
             self.expected_until = None;
         }
     }
@@ -272,23 +275,23 @@ mod tests {
     #[test]
     fn syncs_overlap_where_that_takes_hardly_longer() {
         let mut delay = CommitDelay::default();
-        assert!(!delay.overlaps(), "nothing is measured");
+        assert!(!delay.should_overlap(), "nothing is measured");
         delay.record_sync(LONG_SYNC / 2, false);
-        assert!(!delay.overlaps(), "a short sync");
+        assert!(!delay.should_overlap(), "a short sync");
         delay.record_sync(SYNC * 8, false);
-        assert!(delay.overlaps(), "the first try");
+        assert!(delay.should_overlap(), "the first try");
         delay.record_sync(SYNC, true);
-        assert!(delay.overlaps());
-        let alone = delay.alone;
+        assert!(delay.should_overlap());
+        let single = delay.single_sync;
         for _ in 0..16 {
-            delay.record_sync(alone * 2, true);
+            delay.record_sync(single * 2, true);
         }
-        assert!(!delay.overlaps(), "one is served after the other");
-        let tries = (0..2 * TRY_EVERY).filter(|_| {
-            delay.record_sync(alone, false);
-            let tries = delay.overlaps();
+        assert!(!delay.should_overlap(), "one is served after the other");
+        let tries = (0..2 * RETRY_OVERLAP_AFTER).filter(|_| {
+            delay.record_sync(single, false);
+            let tries = delay.should_overlap();
             if tries {
-                delay.record_sync(alone * 2, true);
+                delay.record_sync(single * 2, true);
             }
             tries
         });
@@ -298,7 +301,7 @@ mod tests {
     #[test]
     fn the_wait_is_shorter_where_syncs_overlap() {
         let mut clients = Clients::new();
-        clients.delay.beside = SYNC;
+        clients.delay.overlapped_sync = SYNC;
         let wait = clients.wait(8, 0).unwrap();
         assert_eq!(wait.until, clients.now + SYNC / SYNCS_IN_FLIGHT as u32);
     }

@@ -88,7 +88,7 @@ impl SegmentHeader {
 pub(crate) struct Group<'a> {
     /// Groups are numbered from 1, through all segments.
     pub(crate) number: u64,
-    /// The last group that was on disk, with all before it, when this one was written.
+    /// Number of the last group that was durable when this one was written.
     pub(crate) durable: u64,
     /// Position of the group's first record.
     pub(crate) start: u64,

@@ -16,22 +16,28 @@ impl Log {
         let count = self.spares_created.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(spare_name(count));
         let file = self.disk.create(&path)?;
+        let open_more = || {
+            let others = 1..self.thread_count();
+            let handles = others.map(|_| self.disk.open(&path).map(Arc::from));
+            handles.collect::<io::Result<_>>()
+        };
         let filled = file
             .preallocate(self.segment_bytes)
-            .and_then(|()| file.sync_data());
-        if let Err(e) = filled {
-            // Removes the incomplete file: the log's other files need its space.
-            let _ = self.disk.remove(&path);
-            let _ = self.disk.sync_dir(&self.dir);
-            return Err(e);
+            .and_then(|()| file.sync_data())
+            .and_then(|()| open_more());
+        match filled {
+            Ok(more_handles) => Ok(SpareFile {
+                file: Arc::from(file),
+                more_handles,
+                path,
+            }),
+            Err(e) => {
+                // Removes the unusable file: the log's other files need its space.
+                let _ = self.disk.remove(&path);
+                let _ = self.disk.sync_dir(&self.dir);
+                Err(e)
+            }
         }
-        let others = 1..self.thread_count();
-        let more_handles = others.map(|_| self.disk.open(&path).map(Arc::from));
-        Ok(SpareFile {
-            file: Arc::from(file),
-            more_handles: more_handles.collect::<io::Result<_>>()?,
-            path,
-        })
     }
 
     /// Takes the spare segment; waits until there is one.

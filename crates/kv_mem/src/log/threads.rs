@@ -1,11 +1,10 @@
-//! The log threads: take a batch of records, write it as a group, sync, publish.
+//! The log threads: each takes a batch of records, writes it as a group, syncs, and publishes.
 //!
-//! One thread at a time is the leader: it waits for records, and takes them. While it writes and syncs
-//! them it is no longer the leader. If more records come meanwhile and syncs overlap
-//! ([`delay`](crate::group_commit::delay)), a sleeping follower becomes the next leader (leader and
-//! followers, as in a thread pool); otherwise the records wait until the thread is back. So each group costs
-//! one wake-up at most, as with a single log thread, and where syncs are short there is one
-//! in effect.
+//! The leader/followers pattern of thread pools. One thread at a time is the leader: it waits for records and
+//! takes them, and is no longer the leader while it writes and syncs them. If more records come meanwhile and
+//! syncs should overlap ([`delay`](crate::group_commit::delay)), a sleeping follower becomes the next leader;
+//! otherwise the records wait until a thread has finished. So a group costs at most one wake-up, as with a
+//! single log thread, and where syncs are short one thread does all the work.
 //!
 //! ```text
 //! thread 0   lead | write 1 | sync 1 ............ | publish 1 | follow
@@ -13,16 +12,16 @@
 //! ```
 //!
 //! [`LogThread::write`] and [`LogThread::finish`] are one iteration. With
-//! [`Background::Callers`](crate::Background::Callers), callers run them while they wait, with up to two
-//! groups written and not synced.
+//! [`Background::Callers`](crate::Background::Callers), callers run iterations while they wait, and leave up to
+//! [`UNSYNCED_BY_CALLERS`] groups written but not synced.
 //!
 //! Invariants:
 //! 1. In `sync` mode every group is synced by the thread that wrote it, through the thread's own handle.
-//! 2. The durable position passes a group after its sync and those of all groups before it
+//! 2. The durable position passes a group only after its sync and those of all groups before it
 //!    ([`GroupsInFlight`](crate::group_commit::GroupsInFlight)). After a failure it does not move.
 //! 3. After 100 ms without a record an empty group is written and synced. Its header records that the
 //!    group before it is durable (transactions.md, 22).
-//! 4. A group that needs a new segment begins when no other is in flight.
+//! 4. A group that needs a new segment begins only when no other is in flight.
 //! 5. In `sync` mode a group waits for more commits as long as
 //!    [`CommitDelay`](crate::group_commit::delay::CommitDelay) says, and never when a caller needs a
 //!    sync at once.
@@ -47,7 +46,7 @@ const IDLE_CONFIRM_DELAY: Duration = Duration::from_millis(100);
 /// Time for which records are batched before they are written, if no sync follows.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// Groups that callers leave unsynced, so that a simulation meets groups in flight.
+/// Number of groups that callers leave unsynced, so that simulations cover several groups in flight.
 const UNSYNCED_BY_CALLERS: usize = 2;
 
 /// Records that one iteration writes.
@@ -59,21 +58,23 @@ struct LogBatch {
     urgent: bool,
     stop: bool,
     ticket: GroupTicket,
-    /// Whether another group was in flight.
-    is_beside: bool,
+    /// Whether another group was in flight when this one began.
+    did_overlap: bool,
     /// Whether another group may begin before this one is synced.
-    overlaps: bool,
+    may_overlap: bool,
 }
 
-/// A batch that is in the file.
+/// A batch that has been written to the segment.
 struct WrittenBatch {
     batch: LogBatch,
+    /// The thread's handle of the segment.
     file: Arc<dyn File>,
+    /// Number of the segment.
     segment: u64,
     last_group: u64,
     capacity_end: u64,
     segment_end: u64,
-    /// Whether this batch, or one before it, is not synced.
+    /// Whether this batch or one before it has not been synced.
     is_unsynced: bool,
 }
 
@@ -82,7 +83,7 @@ fn take_batch(seq: &mut Sequencer) -> LogBatch {
     let commits = std::mem::take(&mut buffer.commits);
     buffer.grouped_commits += commits;
     buffer.leader = Leader::Absent;
-    let is_beside = !buffer.groups.is_empty();
+    let did_overlap = !buffer.groups.is_empty();
     LogBatch {
         records: std::mem::replace(&mut buffer.bytes, std::mem::take(&mut buffer.spare_buffer)),
         commits,
@@ -91,13 +92,13 @@ fn take_batch(seq: &mut Sequencer) -> LogBatch {
         urgent: std::mem::take(&mut buffer.urgent),
         stop: buffer.stop,
         ticket: buffer.groups.begin(commits),
-        is_beside,
-        overlaps: buffer.delay.overlaps(),
+        did_overlap,
+        may_overlap: buffer.delay.should_overlap(),
     }
 }
 
-/// Waits for company for the next group, as long as that pays.
-fn wait_for_company(log: &Log, seq: &mut MutexGuard<'_, Sequencer>) {
+/// Waits for the group commit delay.
+fn wait_for_more_commits(log: &Log, seq: &mut MutexGuard<'_, Sequencer>) {
     let arrived = seq.log.arrived_commits();
     let commits = seq.log.commits;
     let Some(wait) = seq.log.delay.wait(now(), commits, arrived) else {
@@ -135,12 +136,16 @@ fn lead(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Option<LogBatch> {
         let has_records = !seq.log.bytes.is_empty();
         if has_records && (!batches || waited) && seq.log.may_begin() {
             if !batches {
-                wait_for_company(log, &mut seq);
+                wait_for_more_commits(log, &mut seq);
             }
             if seq.log.has_ended {
                 return None;
             }
-            return Some(take_batch(&mut seq));
+            // The wait may have brought more than the segment holds.
+            if seq.log.may_begin() {
+                return Some(take_batch(&mut seq));
+            }
+            continue;
         }
         let all_synced = log.is_synced(seq.log.appended);
         let publishable = !batches && seq.last_ts > seq.durable_ts && all_synced;
@@ -168,8 +173,8 @@ fn lead(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Option<LogBatch> {
     }
 }
 
-/// Sleeps until this thread is the leader, then leads. Returns `None` if the log has ended, or ends
-/// without it.
+/// Sleeps until this thread becomes the leader, then waits for work. Returns `None` if the log is being
+/// stopped or has ended.
 fn follow(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Option<LogBatch> {
     seq.log.followers += 1;
     while !seq.log.is_promoting && !seq.log.stop && !seq.log.has_ended {
@@ -182,7 +187,7 @@ fn follow(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Option<LogBatch> {
     lead(log, seq)
 }
 
-/// Runs a log thread. The first one is the first leader.
+/// Runs a log thread. Thread 0 is the first leader.
 pub(crate) fn run_log_thread(log: &Log, number: usize) {
     let mut thread = LogThread::new(log, number);
     let mut batch = if number == 0 {
@@ -220,7 +225,7 @@ impl LogThread {
         }
     }
 
-    /// Writes a batch. Without records it writes an empty group, unless all groups are confirmed.
+    /// Writes a batch. A batch without records becomes an empty group, unless all groups are confirmed.
     fn write(&mut self, log: &Log, batch: LogBatch) -> Result<WrittenBatch> {
         let mut writer = log.writer.lock();
         let Some(writer) = writer.as_mut() else {
@@ -228,7 +233,13 @@ impl LogThread {
         };
         let mut has_written = !batch.records.is_empty();
         if has_written {
-            writer.write(log, &batch.records, || log.heartbeats.log_step())?;
+            // Beside another group, only the sync of the oldest one is a step.
+            let step = || {
+                if !batch.did_overlap {
+                    log.heartbeats.log_step();
+                }
+            };
+            writer.write(log, &batch.records, step)?;
             log.metrics.groups.add(1);
             log.metrics.grouped_commits.add(batch.commits);
             log.metrics.bytes.add(batch.records.len() as u64);
@@ -244,7 +255,7 @@ impl LogThread {
             is_unsynced: has_written || self.unsynced,
             batch,
         };
-        if written.batch.overlaps {
+        if written.batch.may_overlap {
             let mut seq = log.pipeline.lock();
             seq.log.groups.finish_write(written.batch.ticket);
             seq.log.segment_end = written.segment_end;
@@ -255,7 +266,7 @@ impl LogThread {
         Ok(written)
     }
 
-    /// Syncs a batch that was written, if that is due, and publishes how far the log is durable.
+    /// Syncs a written batch if a sync is due, and publishes the durable position.
     fn finish(&mut self, log: &Log, written: WrittenBatch) -> Result<()> {
         let batch = &written.batch;
         let due = match log.durability {
@@ -294,7 +305,7 @@ impl LogThread {
         }
         if let Some((began, ended)) = synced {
             let took = ended - began;
-            seq.log.delay.record_sync(took, batch.is_beside);
+            seq.log.delay.record_sync(took, batch.did_overlap);
         }
         if self.unsynced {
             seq.log.groups.leave_unsynced(batch.ticket);
@@ -346,7 +357,7 @@ impl LogThread {
     }
 }
 
-/// Records that a group is synced, and moves the durable position if all groups before it are, too.
+/// Records that a group is synced, and advances the durable position if all groups before it are synced too.
 fn advance(
     log: &Log,
     seq: &mut Sequencer,
@@ -369,7 +380,7 @@ fn advance(
     }
 }
 
-/// The log thread that callers run.
+/// The log thread's work, run by callers.
 pub(super) struct CallerThread {
     thread: LogThread,
     /// Groups that are written and not synced, oldest first.
@@ -393,7 +404,7 @@ impl CallerThread {
         }
         let may_write = match self.written.len() {
             0 => true,
-            // The others wait for a sync that need not come with every group.
+            // The other modes may leave a group unsynced, so that one in flight is enough.
             1.. if log.durability != Durability::Sync => false,
             count => {
                 let fits = seq.log.appended <= seq.log.segment_end;

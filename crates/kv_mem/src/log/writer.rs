@@ -1,10 +1,10 @@
-//! The open segment, and the groups that are written to it.
+//! Writes groups of records to the open segment, and begins new segments.
 //!
 //! Invariants:
 //! 1. A segment is in the head file before its first group is written (transactions.md, 52), and begins
 //!    after everything before it is synced.
-//! 2. The header of a group names the last group that was durable, with all before it, when the group was
-//!    written (22). With several syncs in flight that is not always the group before it.
+//! 2. The header of a group names the last group that was durable when it was written (transactions.md, 22).
+//!    With several syncs in flight that need not be the group before it.
 //! 3. Each log thread syncs a segment through a handle of its own, opened before the first group is
 //!    written. Linux reports a failed write-back once to each open handle: of two threads with one handle,
 //!    one would not learn of it.
@@ -24,7 +24,7 @@ pub(super) const MAX_GROUP_BYTES: usize = 4 << 20;
 /// The open segment.
 pub(crate) struct LogWriter {
     file: Arc<dyn File>,
-    /// Handles of the same file for the log threads but the first.
+    /// Further handles of the file, for the log threads from the second on.
     more_handles: Vec<Arc<dyn File>>,
     header: SegmentHeader,
     /// Offset of the next group in the file.
@@ -35,7 +35,7 @@ pub(crate) struct LogWriter {
     position: u64,
     /// Number of the next group.
     next_group: u64,
-    /// Number of the group after the last empty group, which confirmed all before it.
+    /// Number of the group after the last empty group. Groups before it are confirmed.
     confirmed_group: u64,
     /// Time of the last group in microseconds since 1970 UTC. Times never decrease within a run,
     /// whatever the clock does.
@@ -169,8 +169,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes an empty group, whose header records that all groups before it are durable, unless
-    /// the last group is one. Returns whether it was written.
+    /// Writes an empty group, whose header records that all groups before it are durable; nothing if the last
+    /// group is empty already. Returns whether it was written.
     pub(super) fn confirm(&mut self, log: &Log) -> Result<bool> {
         if self.confirmed_group >= self.next_group {
             return Ok(false);

@@ -81,13 +81,13 @@ impl ControlledDisk {
         self.state.0.lock().delay = delay;
     }
 
-    /// Holds each sync of the first segment from now on, until its end is given; not those that
-    /// the store does when it is idle.
+    /// Holds each sync of the first segment from now on until [`Self::end_sync`] is called for it. Syncs of
+    /// empty groups, which the store writes when it is idle, are not held.
     pub fn hold_syncs(&self) {
         self.state.0.lock().held = Some(Vec::new());
     }
 
-    /// Waits until this number of syncs were called since they are held.
+    /// Waits until this number of syncs have been held, ended ones included.
     pub fn wait_held(&self, count: usize) {
         let mut state = self.state.0.lock();
         while state.held.as_ref().map_or(0, Vec::len) < count {
@@ -95,7 +95,7 @@ impl ControlledDisk {
         }
     }
 
-    /// Ends a held sync, given by the number of its call from 0 on.
+    /// Ends a held sync; they are numbered from 0 in the order of their calls.
     pub fn end_sync(&self, number: usize, succeeds: bool) {
         if let Some(held) = &mut self.state.0.lock().held {
             held[number] = Some(succeeds);

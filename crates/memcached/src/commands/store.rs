@@ -156,18 +156,19 @@ pub(crate) fn is_plain_set(command: &Store<'_>) -> bool {
         && !command.invalidate
 }
 
-/// What `set`s of several keys do with rows.
+/// The rows of several plain `set`s whose keys are locked.
 #[derive(Default)]
 struct SetRows {
-    /// Rows that are copied with some columns replaced, by number of the key.
+    /// New rows that are copies of the old ones with some columns replaced.
     replaced: ReplacedRows,
-    /// Rows that exist otherwise, and those of absent keys.
+    /// The other keys by number, each with its row if there is one.
     others: SmallVec<[(usize, Option<RowBuf>); 1]>,
+    /// Whether one of the rows has expired.
     has_expired: bool,
 }
 
 /// Executes plain `set`s of different keys of one container (`Container::sets_together`) with one lock call and one call
-/// for the rows that exist. Returns the version of the rows, or `None` if one of the rows has expired; then nothing has been
+/// for the rows that exist. Returns the new version of the rows, or `None` if one of them has expired; then nothing has been
 /// written.
 pub(crate) fn set_all(
     txn: &mut Txn,
@@ -236,8 +237,8 @@ fn order_of_keys(places: &[Place<'_>]) -> SmallVec<[usize; 16]> {
     order.into_iter().map(|(_, at)| at).collect()
 }
 
-/// Locks the rows of `set`s, and builds the new ones where they are copies with some columns replaced. `order` has the position of
-/// each key's command.
+/// Locks the keys of plain `set`s, and builds the new rows that are copies of old ones with some columns replaced. `order` has
+/// the position of each key's command.
 fn lock_and_replace(
     txn: &mut Txn,
     places: &[Place<'_>],
@@ -250,7 +251,7 @@ fn lock_and_replace(
         return Ok(rows);
     };
     let (container, now) = (first.container, first.convert.unix_micros());
-    let replaces = container.replaces_rows && txn.replaces_rows_of(&container.table);
+    let replaces = container.replaces_rows && txn.can_replace_rows(&container.table);
     if replaces {
         let bytes = commands.iter().map(|command| command.value.len());
         rows.replaced.reserve(commands.len(), bytes.sum());

@@ -79,7 +79,8 @@ impl Conversion {
         Ok(stored)
     }
 
-    /// As [`Conversion::store`], without a copy of what is stored unchanged. An integer may be out of its column's range.
+    /// As [`Conversion::store`], without copying a value that is stored unchanged. Integers are not checked against the range of
+    /// their column.
     ///
     /// # Errors
     /// As there.
@@ -163,7 +164,7 @@ fn stores_number_unchanged(column: &Column, value: ValueRef<'_>) -> bool {
     is_integer && column.ty.kind.int_bits() > 0
 }
 
-/// A stored value.
+/// A client's value in the form in which a column stores it.
 #[derive(Debug)]
 pub(crate) enum StoredValue<'a> {
     /// The client's value.

@@ -56,8 +56,8 @@ impl Container {
         Ok(())
     }
 
-    /// Adds the row `old` of a key with the values of a `set` to `rows`, if the container only replaces columns
-    /// (`replaces_rows`). Returns false if a value does not fit or needs more than a copy of the row.
+    /// Adds a copy of the row `old` with the values of a `set` to `rows`; `number` is that of the key. Only for containers with
+    /// `replaces_rows`. Returns false if a value does not fit or needs more than a copy of the row.
     pub(crate) fn push_replaced(
         &self,
         (number, old): (usize, &RowRef<'_>),

@@ -111,7 +111,7 @@ pub struct Container {
     pub(crate) chunked_values: Option<ChunkedValues>,
     /// A column for which new rows would have no value.
     pub(crate) column_without_value: Option<String>,
-    /// Whether a `set` of an existing row only replaces columns ([`Container::find_replaces_rows`]).
+    /// Result of [`Container::can_replace_rows`].
     pub(crate) replaces_rows: bool,
     /// Statistics of the commands on each prefix of the container.
     pub(crate) statistics: Vec<Arc<PrefixStatistics>>,
@@ -299,14 +299,14 @@ impl Container {
             && !table.has_default_expressions()
     }
 
-    /// Whether a `set` of an existing row replaces a text and numbers that nothing depends on, so that the new row is a copy of
-    /// the old one with these columns replaced.
-    pub(crate) fn find_replaces_rows(&self) -> bool {
+    /// Whether a `set` of an existing row only replaces a text and numbers on which nothing depends, so that the new row can be a
+    /// copy of the old one with these columns replaced.
+    pub(crate) fn can_replace_rows(&self) -> bool {
         let is_plain = self.format == ValueFormat::Text
             && self.values.len() == 1
             && self.value_codec.is_plain()
             && self.increment.is_none();
-        is_plain && self.sets_together() && self.table.replaces_directly(&self.changed_columns())
+        is_plain && self.sets_together() && self.table.can_replace_columns(&self.changed_columns())
     }
 
     /// Whether rows can expire.

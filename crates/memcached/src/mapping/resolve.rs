@@ -255,7 +255,7 @@ fn container(
         replaces_rows: false,
         statistics: Vec::new(),
     };
-    container.replaces_rows = container.find_replaces_rows();
+    container.replaces_rows = container.can_replace_rows();
     no_default_note(container.column_without_value.as_deref(), &mut note);
     Ok((container, note))
 }

@@ -165,7 +165,7 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a column can be dropped or renamed: 3108, 3766 and 3837 while other columns (`dependent`) read
+/// Checks that a column can be dropped or renamed: 3108, 3766 and 3837 while one of the columns `dependent` reads
 /// it, 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
 /// the dropped column is dropped with it (`drops`).
 pub(super) fn check_column_removal<'c>(

@@ -12,9 +12,9 @@ const MAX_INDEXES: usize = 65;
 const MAX_PARTS: usize = 16;
 const MAX_KEY_BYTES: u64 = 3072;
 
-/// The unique key that takes the place of a primary key, which a table lacks: the first whose columns are whole
-/// and NOT NULL.
-pub(super) fn replaces_primary(table: &TableDef) -> Option<&Index> {
+/// The implicit primary key of a table that declares none: its first unique key of NOT NULL columns without
+/// prefixes.
+pub(super) fn implicit_primary_key(table: &TableDef) -> Option<&Index> {
     let is_whole = |part: &IndexPart| {
         let column = table.columns.get(part.column);
         part.prefix.is_none() && column.is_some_and(|c| !c.nullable && !c.is_hidden())

@@ -173,7 +173,7 @@ pub enum AlterOp {
 }
 
 impl AlterOp {
-    /// Whether the table has a primary key after it.
+    /// Whether it adds a primary key.
     pub fn adds_primary_key(&self) -> bool {
         matches!(self, AlterOp::AddIndex(spec) if spec.kind == crate::definition::IndexKind::Primary)
     }

@@ -39,8 +39,8 @@ impl Db {
     /// CREATE TRIGGER. With `if_not_exists` an existing one of the same table is a note.
     ///
     /// # Errors
-    /// 1359 if there is one of that name (4100 of another table with IF NOT EXISTS), 1146 without its table, 1361 for a temporary table's name
-    /// or a view, 3011 if there is no trigger to follow or precede.
+    /// 1359 if there is one of that name, 4100 if it belongs to another table and `if_not_exists` is set, 1146 without
+    /// its table, 1361 for a temporary table's name or a view, 3011 if there is no trigger to follow or precede.
     pub fn create_trigger(
         &self,
         cx: &DdlCx<'_>,

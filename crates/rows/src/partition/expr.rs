@@ -104,8 +104,8 @@ functions! {
 }
 
 impl PartitionFunction {
-    /// Whether its arguments are dates or times: columns.
-    pub fn is_of_date(self) -> bool {
+    /// Whether its arguments are dates or times. They must then be columns.
+    pub fn takes_dates(self) -> bool {
         use PartitionFunction as F;
         !matches!(self, F::Abs | F::Ceil | F::Ceiling | F::Floor)
     }

@@ -1,7 +1,7 @@
 //! Replacement of some columns in the bytes of a row.
 //!
-//! A row of the current layout is copied, with the bytes of at most one variable column replaced, and the fixed-width
-//! columns are overwritten where they lie. No other column is decoded.
+//! A row of the current layout is copied with the bytes of at most one variable column replaced, and fixed-width columns
+//! are overwritten in the copy. No column is decoded.
 
 use super::encode::write_fixed;
 use super::overflow::IN_ROW;
@@ -10,9 +10,9 @@ use crate::table::Table;
 use crate::table::layout::{Layout, Slot, Storage};
 use porpoise_types::ValueRef;
 
-/// Appends a copy of `row` in which the columns at these positions have these values; the columns differ. Returns `None`, with
-/// `out` unchanged, if the row has another layout, wide offsets or overflow values, or a value is NULL where it may not be, does
-/// not fit, might overflow the row, or is the second one of variable width.
+/// Appends a copy of `row` in which the columns at these distinct positions have these values. Returns `None`, with `out`
+/// unchanged, if the row has another layout than the current one, wide offsets or overflow values; and for a NULL in a NOT NULL
+/// column, a value that does not fit or might become an overflow value, and a second value of variable width.
 #[must_use]
 pub(crate) fn append_patched(
     row: &RowRef<'_>,
@@ -115,8 +115,8 @@ fn set_fixed(
     write_fixed(slot.storage, value, place)
 }
 
-/// Sets the versions of the table and of a patched row, and the column that has the row's as its value, if there is one. Returns
-/// `None` if the column cannot have the value.
+/// Sets the table version and the row version of a patched row, and `column`, if given, to the row version. Returns `None` if the
+/// version does not fit the column.
 #[must_use]
 pub(crate) fn set_version(
     table: &Table,

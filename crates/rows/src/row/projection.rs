@@ -1,11 +1,11 @@
-//! Rows with some of their columns, for temporary files.
+//! Projections of rows to some of their columns, for temporary files.
 //!
 //! A projection has a layout of its own, in which the columns that are kept have slots and the others
-//! have none. The bytes of a row's columns are copied as they are, so that neither writing nor reading a
-//! projected row decodes a value. Such a row reads as the original does, for the columns that are kept.
+//! have none. The bytes of the columns are copied as they are, so that neither writing nor reading a
+//! projected row decodes a value. For the columns that are kept, a projected row reads as the original.
 //!
 //! Invariants:
-//! 1. Projected rows are never stored: their layout is that of no table version.
+//! 1. Projected rows are never stored in a table: their layout belongs to no version of it.
 //! 2. Only rows of the table's current layout are projected, and none with overflow values.
 
 use super::{HEADER, OVERFLOW, ROW_FORMAT_VERSION, RowRef, WIDE_OFFSETS};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::table::layout::{Layout, Slot, Storage};
 
-/// The columns of a table's rows that are kept.
+/// Reduces rows of a table to some of their columns.
 #[derive(Clone, Debug)]
 pub struct RowProjection<'t> {
     table: &'t Table,
@@ -64,8 +64,8 @@ impl<'t> RowProjection<'t> {
         }
     }
 
-    /// Appends a row's projection; that of a row that [`RowProjection::row`] returned is its bytes. Returns
-    /// false, and appends nothing, if the row cannot be projected: it has another layout, or overflow
+    /// Appends a row's projection. A row that this projection has read ([`RowProjection::row`]) is copied.
+    /// Returns false, and appends nothing, if the row cannot be projected: it has another layout, or overflow
     /// values.
     pub fn append(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
         if std::ptr::eq(row.layout, &raw const self.layout) {
@@ -134,7 +134,7 @@ impl<'t> RowProjection<'t> {
         }
     }
 
-    /// Reads what [`RowProjection::append`] has written.
+    /// Reads a projected row that [`RowProjection::append`] has written.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for other bytes.

@@ -1,12 +1,12 @@
 //! Replacement of rows by patched copies of their bytes: memcached's `set`.
 //!
-//! An UPDATE decodes a row to values, and encodes them again. A `set` of a mapped table sets a few columns whatever the row was,
-//! so that the new row is the old one with some bytes replaced ([`crate::row`]). The caller builds it when it has locked the row and sees
-//! its bytes, and passes it to [`Txn::replace_rows`].
+//! An UPDATE decodes a row to values, and encodes them again. A `set` of a mapped table sets a few columns regardless of their
+//! old values, so that the new row is the old one with some bytes replaced ([`crate::row`]). The caller builds it while the lock
+//! call shows the row's bytes, and passes it to [`Txn::replace_rows`].
 //!
 //! Invariants:
-//! 1. The table is one for which [`Table::replaces_directly`] holds: no entry, constraint, expression or trigger depends on the
-//!    replaced columns, so that the row's own key is all that is written.
+//! 1. [`Table::can_replace_columns`] holds: no index entry, constraint, expression or trigger depends on the replaced columns, so
+//!    that only the row itself is written.
 //! 2. Rows have the table's current layout, and no overflow values.
 
 use super::Txn;
@@ -28,7 +28,7 @@ pub struct ReplacedRows {
 }
 
 impl ReplacedRows {
-    /// Reserves space for a number of rows with this number of bytes in the replaced columns.
+    /// Reserves space for `rows` rows with `bytes` bytes in their replaced columns.
     pub fn reserve(&mut self, rows: usize, bytes: usize) {
         const USUAL_OTHER_BYTES: usize = 64;
         self.bytes.reserve(rows * USUAL_OTHER_BYTES + bytes);
@@ -49,7 +49,7 @@ impl ReplacedRows {
         done
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -57,7 +57,7 @@ impl ReplacedRows {
 
 impl Table {
     /// Whether rows in which only these columns change may be replaced by [`Txn::replace_rows`].
-    pub fn replaces_directly(&self, columns: &[usize]) -> bool {
+    pub fn can_replace_columns(&self, columns: &[usize]) -> bool {
         let is_independent = |index: &Index| {
             let mut parts = index.parts.iter();
             !index.is_full_text() && parts.all(|part| !columns.contains(&part.column))
@@ -78,17 +78,18 @@ impl Table {
 }
 
 impl Txn {
-    /// Whether [`Txn::replace_rows`] may write to a table for which [`Table::replaces_directly`] holds: nothing observes the
-    /// values of its rows.
-    pub fn replaces_rows_of(&self, table: &Table) -> bool {
+    /// Whether [`Txn::replace_rows`] may write to a table for which [`Table::can_replace_columns`] holds: neither the change log
+    /// nor triggers need the values of its rows.
+    pub fn can_replace_rows(&self, table: &Table) -> bool {
         self.changes.is_none() && !self.fires(table)
     }
 
-    /// Replaces rows that this transaction has locked. `keys` are the primary keys by number; `version_column` is set to the new
-    /// version.
+    /// Replaces rows that this transaction has locked. `keys` has the primary keys by number. `version_column` is set to the new
+    /// row version.
     ///
     /// # Errors
-    /// Those of the engine; [`Error::BadValue`] if the column cannot have the version. Nothing is written then.
+    /// Those of the engine; [`Error::RowTooBig`]; [`Error::BadValue`] if the version does not fit its column. Nothing is written
+    /// then.
     pub fn replace_rows(
         &mut self,
         table: &Table,

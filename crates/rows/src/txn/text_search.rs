@@ -6,8 +6,8 @@
 //!    sort of sorted runs is a merge.
 //! 3. Documents are ranked one by one ([`Ranking::rank_indexed`]). The number of documents with a
 //!    term is that of its postings.
-//! 4. A phrase with words that are not indexed, or in an index of several columns, is looked for in the
-//!    texts of the rows that have its indexed words at the right distances: these rows are read in batches.
+//! 4. A phrase that has words which are not indexed, or is searched in an index of several columns, is verified in
+//!    the texts of the rows that have its indexed words at the right distances. These rows are read in batches.
 //!
 //! Entries are versioned like rows: a search finds the documents of its snapshot, and those that its
 //! own transaction has written.
@@ -680,7 +680,7 @@ impl Search<'_> {
         let (mut ranked, undecided) = self.rank_by_entries(&postings, &ranking)?;
         charge((ranked.len() * size_of::<Ranked<'_>>()) as u64)?;
         let mut terms = vec![Occurrences::default(); self.query.term_count()];
-        let has_columns = self.parts().len() > 1;
+        let has_several_columns = self.parts().len() > 1;
         for batch in undecided.chunks(TEXT_BATCH) {
             let documents = batch.iter().filter_map(|at| ranked.get(*at)?.0.first());
             let keys: Vec<&[u8]> = documents.map(|first| postings.key(first)).collect();
@@ -692,7 +692,7 @@ impl Search<'_> {
                 postings.occurrences(entries, &mut terms);
                 *rank = ranking.rank_indexed(&IndexedDocument {
                     terms: &terms,
-                    has_columns,
+                    has_several_columns,
                     lacks: &|phrase| lacking.contains(&phrase),
                 });
                 reset(entries, &mut terms);
@@ -711,7 +711,7 @@ impl Search<'_> {
     }
 
     /// Ranks documents by their entries alone. Also returns the positions of the undecided ones: those
-    /// that may have a phrase which is looked for in texts.
+    /// that may have a phrase which must be verified in their texts.
     fn rank_by_entries<'p>(
         &self,
         postings: &'p Postings,
@@ -725,7 +725,7 @@ impl Search<'_> {
             needs_phrase.set(true);
             false
         };
-        let (list, has_columns) = (&postings.list, self.parts().len() > 1);
+        let (list, has_several_columns) = (&postings.list, self.parts().len() > 1);
         let documents = list.chunk_by(|a, b| postings.key(a) == postings.key(b));
         for (number, entries) in documents.enumerate() {
             if number % ROW_BATCH == ROW_BATCH - 1 {
@@ -741,7 +741,7 @@ impl Search<'_> {
             postings.occurrences(entries, &mut terms);
             let rank = ranking.rank_indexed(&IndexedDocument {
                 terms: &terms,
-                has_columns,
+                has_several_columns,
                 lacks: &lacks,
             });
             let is_undecided = needs_phrase.take();
@@ -762,11 +762,11 @@ impl Search<'_> {
         index.map_or(&[], |index| &index.parts)
     }
 
-    /// Returns for each row which of the phrases that are looked for in texts its texts lack.
+    /// Returns for each row the phrases, of those that must be verified, that its texts lack.
     fn lacking(&self, txn: &mut Txn, keys: &[&[u8]]) -> Result<Vec<HashSet<usize>>> {
         let columns = self.parts().iter();
         let columns: Vec<usize> = columns.map(|part| part.column).collect();
-        let phrases = self.query.phrases_in_texts(columns.len() > 1);
+        let phrases = self.query.phrases_to_verify(columns.len() > 1);
         let phrases: HashMap<usize, &[String]> = phrases.collect();
         let mut lacking = vec![HashSet::new(); keys.len()];
         let lookup = Lookup::primary(self.table, keys).overflow(OverflowFetch::Of(&columns));

@@ -140,7 +140,7 @@ fn sets_of_a_table_without_foreign_keys_have_the_results_that_they_have_one_by_o
 fn sets_that_replace_bytes_of_rows_have_the_results_of_updates() {
     let server = Porpoise::builder().arg("--durability", "memory").start();
     sql(&server, "CREATE DATABASE t");
-    // `set`s of `c` copy rows with some bytes replaced; a key on the value forbids that for `d`.
+    // `set`s of `c` copy rows with some bytes replaced; an index on the value prevents that for `d`.
     for (name, key) in [("c", ""), ("d", ", KEY (v(4))")] {
         sql(
             &server,

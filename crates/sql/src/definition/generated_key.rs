@@ -13,10 +13,10 @@ use porpoise_types::ColumnType;
 /// Name of the column.
 const COLUMN: &str = "my_row_id";
 
-/// Error 3750 for a table without a primary key under `sql_require_primary_key`.
+/// Checks `sql_require_primary_key` for a table that is created or altered.
 ///
 /// # Errors
-/// 3750.
+/// 3750 for a table without a primary key.
 pub fn check_required(cx: &StatementContext, has_key: bool) -> Result<()> {
     if has_key || !cx.settings.requires_key {
         return Ok(());
@@ -29,11 +29,11 @@ pub fn check_required(cx: &StatementContext, has_key: bool) -> Result<()> {
     Err(SqlError::new(3750, "HY000", text))
 }
 
-/// Checks the changes of a table's primary key: under `sql_require_primary_key` and
-/// `sql_generate_invisible_primary_key` it is replaced only, and a generated one goes with its column.
+/// Checks the changes of a table's primary key. Under `sql_require_primary_key` and `sql_generate_invisible_primary_key`
+/// it can only be replaced; a generated one can only be dropped together with its column.
 ///
 /// # Errors
-/// 1235, 3750, 4110 and 4111.
+/// 3750 and 1235 under these variables, 4110 for a change of the generated column, 4111 for dropping the generated key alone.
 pub fn check_altered(cx: &StatementContext, table: &Table, ops: &[AlterOp]) -> Result<()> {
     if table.hidden_key {
         return Ok(());
@@ -81,8 +81,8 @@ pub fn check_altered(cx: &StatementContext, table: &Table, ops: &[AlterOp]) -> R
 /// Adds the column and the key where the session requests them.
 ///
 /// # Errors
-/// 3750 without a key under `sql_require_primary_key`; 4108 if a column has the name already, 4109 beside another AUTO_INCREMENT column, 1235 for a
-/// partitioned table.
+/// 3750 without a key under `sql_require_primary_key`, 4108 if a column has the name already, 4109 beside another
+/// AUTO_INCREMENT column, 1235 for a partitioned table.
 pub fn add(cx: &StatementContext, spec: &mut TableSpec) -> Result<()> {
     let has_key = spec.indexes.iter().any(|i| i.kind == IndexKind::Primary);
     let transactional = ["innodb", "porpoise"];

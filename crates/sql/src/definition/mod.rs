@@ -212,8 +212,8 @@ fn table_comment(cx: &StatementContext, table: &str, comment: &[u8]) -> Result<S
     limited_comment(cx, text(comment), 2048, (1628, &format!("table '{table}'")))
 }
 
-/// A comment of at most `longest` characters. A longer one is an error; in a mode that is not strict it is cut off
-/// with a warning.
+/// A comment of at most `longest` characters. A longer one is an error; in non-strict mode it is truncated with a
+/// warning.
 fn limited_comment(
     cx: &StatementContext,
     mut comment: String,

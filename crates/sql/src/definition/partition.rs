@@ -42,7 +42,7 @@ impl Columns<'_> {
             .position(|(n, _)| n.eq_ignore_ascii_case(name))
     }
 
-    /// The kind of the column that an expression is.
+    /// The kind of a column; `None` for another expression.
     fn kind_of(&self, e: &Expr<'_>) -> Option<Kind> {
         let ExprKind::Column(name) = &e.kind else {
             return None;
@@ -90,7 +90,7 @@ pub fn partitioning(
         next_id: 0,
         sub: subpartitioning(columns, by)?,
     };
-    check_listed_types(columns, &out)?;
+    check_column_types(columns, &out)?;
     out.partitions = definitions(cx, columns, &out, by.partitions)?;
     number_partitions(by, &mut out)?;
     let mut partitions = std::mem::take(&mut out.partitions);
@@ -99,9 +99,9 @@ pub fn partitioning(
     Ok(out)
 }
 
-/// Error 1659 for a column of RANGE COLUMNS or LIST COLUMNS that has another type than an integer, a date or time
-/// without a time zone, or a string.
-fn check_listed_types(columns: &Columns<'_>, by: &Partitioning) -> Result<()> {
+/// Error 1659 unless every column of RANGE COLUMNS or LIST COLUMNS is an integer, a date or time without a time zone, or
+/// a string.
+fn check_column_types(columns: &Columns<'_>, by: &Partitioning) -> Result<()> {
     if !matches!(by.method, Method::RangeColumns | Method::ListColumns) {
         return Ok(());
     }
@@ -574,12 +574,11 @@ fn wrong_type() -> SqlError {
     error(1491, "The PARTITION function returns the wrong type")
 }
 
-/// The function's value may change while the row does not.
-const DEPENDS: &str = "Constant, random or timezone-dependent expressions in (sub)partitioning function are \
-                       not allowed";
-
-fn depends() -> SqlError {
-    error(1486, DEPENDS)
+/// Error 1486, also for arguments that are no columns of a suitable type.
+fn unstable_expression() -> SqlError {
+    let text = "Constant, random or timezone-dependent expressions in (sub)partitioning function are \
+                not allowed";
+    error(1486, text)
 }
 
 /// Converts a partitioning expression, over positions of columns.
@@ -618,13 +617,13 @@ fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<Parti
             }
             Ok(out)
         }
-        ExprKind::Func(call) => call_of(columns, call, depth),
-        ExprKind::Extract(unit, e) => extracted(columns, *unit, e),
+        ExprKind::Func(call) => function_call(columns, call, depth),
+        ExprKind::Extract(unit, e) => extract_expression(columns, *unit, e),
         _ => Err(not_allowed()),
     }
 }
 
-fn call_of(columns: &Columns<'_>, call: &Func<'_>, depth: usize) -> Result<PartitionExpr> {
+fn function_call(columns: &Columns<'_>, call: &Func<'_>, depth: usize) -> Result<PartitionExpr> {
     let inner = |e: &Expr<'_>| expression(columns, e, depth + 1);
     if call.name.name.eq_ignore_ascii_case("mod")
         && let [a, b] = call.args
@@ -635,10 +634,11 @@ fn call_of(columns: &Columns<'_>, call: &Func<'_>, depth: usize) -> Result<Parti
     if call.name.name.eq_ignore_ascii_case("from_days")
         && let [days] = call.args
     {
-        // A date, which is no integer; of a date it depends on the time zone.
-        let is_moment = columns.kind_of(days).is_some_and(is_date_or_time);
-        return Err(if is_moment || depth > 0 {
-            depends()
+        // Its value is a date, not an integer. MySQL reports 1486 if its argument is a date or time, or if it is within
+        // another expression.
+        let is_temporal = columns.kind_of(days).is_some_and(is_date_or_time);
+        return Err(if is_temporal || depth > 0 {
+            unstable_expression()
         } else {
             wrong_type()
         });
@@ -648,8 +648,8 @@ fn call_of(columns: &Columns<'_>, call: &Func<'_>, depth: usize) -> Result<Parti
     if call.args.len() != args || call.star || call.over.is_some() {
         return Err(not_allowed());
     }
-    if function.is_of_date() && call.args.iter().any(|e| columns.kind_of(e).is_none()) {
-        return Err(depends());
+    if function.takes_dates() && call.args.iter().any(|e| columns.kind_of(e).is_none()) {
+        return Err(unstable_expression());
     }
     let args = call.args.iter().map(inner).collect::<Result<_>>()?;
     Ok(PartitionExpr::Call(function, args))
@@ -662,12 +662,16 @@ fn is_date_or_time(kind: Kind) -> bool {
     )
 }
 
-/// EXTRACT of a column, as the functions of its fields: those of the date from a DATE or DATETIME, those of the
-/// time from a TIME or DATETIME, both from a DATETIME.
-fn extracted(columns: &Columns<'_>, unit: IntervalUnit, e: &Expr<'_>) -> Result<PartitionExpr> {
+/// EXTRACT of a column, composed of the functions of its fields. Fields of a date need a DATE or DATETIME, fields of a
+/// time a TIME or DATETIME.
+fn extract_expression(
+    columns: &Columns<'_>,
+    unit: IntervalUnit,
+    e: &Expr<'_>,
+) -> Result<PartitionExpr> {
     use IntervalUnit as U;
     use PartitionFunction as F;
-    // The fields, each two digits but microseconds.
+    // Each field has two digits, microseconds have six.
     let fields: &[F] = match unit {
         U::Microsecond => &[F::Microsecond],
         U::Second => &[F::Second],
@@ -688,8 +692,8 @@ fn extracted(columns: &Columns<'_>, unit: IntervalUnit, e: &Expr<'_>) -> Result<
         U::MinuteSecond => &[F::Minute, F::Second],
         U::MinuteMicrosecond => &[F::Minute, F::Second, F::Microsecond],
         U::SecondMicrosecond => &[F::Second, F::Microsecond],
-        // It depends on default_week_format.
-        U::Week => return Err(depends()),
+        // The week depends on default_week_format.
+        U::Week => return Err(unstable_expression()),
     };
     let of_time = |f: &F| matches!(f, F::Hour | F::Minute | F::Second | F::Microsecond);
     let (needs_time, needs_date) = (fields.iter().any(of_time), !fields.iter().all(of_time));
@@ -700,7 +704,7 @@ fn extracted(columns: &Columns<'_>, unit: IntervalUnit, e: &Expr<'_>) -> Result<
         _ => false,
     };
     if !fits {
-        return Err(depends());
+        return Err(unstable_expression());
     }
     let column = expression(columns, e, 1)?;
     let mut out: Option<PartitionExpr> = None;

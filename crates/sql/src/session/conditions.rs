@@ -259,7 +259,7 @@ impl SqlSession {
     /// The integer value of an item of SIGNAL or GET DIAGNOSTICS.
     pub(super) fn integer_item(&self, value: &Value, ty: &ColumnType) -> Result<i64> {
         let to = ColumnType::bigint();
-        let (value, ty) = convert::assigned(value.as_ref(), ty, &to);
+        let (value, ty) = convert::for_assignment(value.as_ref(), ty, &to);
         if let ValueRef::UInt(number) = value {
             return Ok(i64::try_from(number).unwrap_or(i64::MAX));
         }

@@ -101,7 +101,8 @@ impl SqlSession {
         Ok((database, name))
     }
 
-    /// Error 1100 for CREATE TABLE under LOCK TABLES: a table that does not exist is not locked.
+    /// Error 1100 for CREATE TABLE under LOCK TABLES, because a new table is not locked; for an existing table the
+    /// errors of a table that is written.
     fn check_locked_creation(&self, create: &CreateTable<'_>) -> Result<()> {
         let Some(locks) = &self.table_locks else {
             return Ok(());

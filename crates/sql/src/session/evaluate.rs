@@ -97,7 +97,7 @@ pub(super) fn stored(
         tz: &env.time_zone,
         now: env.day_of(value.as_ref()),
     };
-    let (value, from) = convert::assigned(value.as_ref(), from, to);
+    let (value, from) = convert::for_assignment(value.as_ref(), from, to);
     let stored = store(value, Some(from), to, name, 1, &mut cx)?;
     Ok(stored.to_owned())
 }

@@ -67,12 +67,12 @@ fn fires_triggers(planned: &Planned, catalog: &Catalog) -> bool {
     })
 }
 
-/// Error 1175 under `sql_safe_updates` for a change without LIMIT that finds rows of a target by no key.
+/// Error 1175 under `sql_safe_updates` for an UPDATE or DELETE without LIMIT that scans a target table as a whole.
 fn check_safe_update(change: &Change) -> Result<()> {
     let targets = change.targets.all();
     let is_target = |scan: &Scan| targets.iter().any(|target| target.slot == scan.slot);
-    let unkeyed = |scan: &Scan| matches!(scan.access, Access::FullScan { .. }) && is_target(scan);
-    if change.input.root.limit().is_none() && change.input.any_scan(unkeyed) {
+    let is_full = |scan: &Scan| matches!(scan.access, Access::FullScan { .. }) && is_target(scan);
+    if change.input.root.limit().is_none() && change.input.any_scan(is_full) {
         let text = "You are using safe update mode and you tried to update a table without a \
                     WHERE that uses a KEY column. ";
         return Err(SqlError::new(1175, "HY000", text));

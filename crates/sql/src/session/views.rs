@@ -77,7 +77,7 @@ impl SqlSession {
             &columns
         };
         check_columns(names, plan.columns.len())?;
-        // ALTER VIEW keeps what it does not name.
+        // ALTER VIEW keeps the definer, algorithm and SQL SECURITY if it does not give them.
         let old = catalog.view(&database, &name).filter(|_| create.alter);
         let definer = match old {
             Some(old) if create.definer.is_none() => old.definer.clone(),

@@ -27,8 +27,8 @@ pub(super) struct ValueConverter<'x> {
     ignore: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     null_becomes_default: bool,
-    /// Whether warning 1364 for the columns that the statement does not name has been given.
-    missing_noted: Cell<bool>,
+    /// Whether warning 1364 has been raised for the columns that the statement does not name.
+    has_warned_of_missing: Cell<bool>,
 }
 
 impl<'x> ValueConverter<'x> {
@@ -39,7 +39,7 @@ impl<'x> ValueConverter<'x> {
             txn: exec.shared.txn,
             strict,
             ignore,
-            missing_noted: Cell::new(false),
+            has_warned_of_missing: Cell::new(false),
             null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
     }
@@ -54,7 +54,7 @@ impl<'x> ValueConverter<'x> {
         if value.is_null() {
             return Ok(self.null(column));
         }
-        let (value, from) = convert::assigned(value, from, &column.ty);
+        let (value, from) = convert::for_assignment(value, from, &column.ty);
         let mut warn = |w| self.env.warn(w);
         let mut cx = CastCx {
             mode: self.env.mode,
@@ -101,8 +101,8 @@ impl<'x> ValueConverter<'x> {
         implicit_default(&column.ty)
     }
 
-    /// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning. The
-    /// other rows that the check reads are those of `joined`.
+    /// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning. `joined` has
+    /// the other rows that the conditions read, by slot.
     pub(super) fn satisfies_check_option(
         &self,
         check: &ViewCheck,
@@ -148,8 +148,8 @@ impl<'x> ValueConverter<'x> {
         self.default_within(column, None)
     }
 
-    /// The value of a column that the statement does not name, which may be that of a view. A warning is given once
-    /// for all rows.
+    /// The value of a column that the statement does not name; `view` is the view that the statement names, if any. Warning
+    /// 1364 is raised for the first row only.
     pub(super) fn default_of_missing(
         &self,
         column: &Column,
@@ -157,18 +157,18 @@ impl<'x> ValueConverter<'x> {
     ) -> Result<Value, SqlError> {
         let has_value = column.generated.is_some() || column.auto_increment;
         let is_missing = column.default == ColumnDefault::None && !has_value;
-        if is_missing && self.missing_noted.get() && !self.strict {
+        if is_missing && self.has_warned_of_missing.get() && !self.strict {
             return Ok(implicit_default(&column.ty));
         }
         self.default_within(column, view)
     }
 
-    /// Ends the warnings of [`ValueConverter::default_of_missing`], after the first row.
-    pub(super) fn note_missing(&self) {
-        self.missing_noted.set(true);
+    /// Ends the warnings of [`ValueConverter::default_of_missing`] after a row.
+    pub(super) fn end_warnings_of_missing(&self) {
+        self.has_warned_of_missing.set(true);
     }
 
-    /// The same for a table that is written through a view.
+    /// As [`ValueConverter::default`], for a table that may be written through a view.
     fn default_within(
         &self,
         column: &Column,

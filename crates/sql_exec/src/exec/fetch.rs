@@ -466,13 +466,13 @@ pub(super) fn encode_keys<'a>(
 ) -> ExecResult<KeyList> {
     let mut encoded = KeyList::with_capacity(parts.len());
     for key in parts {
-        keys::append(table, index, key, row, cx, &mut encoded)?;
+        keys::append_prefixes(table, index, key, row, cx, &mut encoded)?;
     }
     encoded.sort_and_dedup();
     Ok(encoded)
 }
 
-/// As [`encode_keys`], each key by itself.
+/// As [`encode_keys`], with a vector for each key.
 pub(super) fn encode_distinct_keys<'a>(
     table: &Table,
     index: usize,

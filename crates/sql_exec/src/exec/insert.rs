@@ -179,7 +179,7 @@ pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> Exec
             *value = converter.default_of_missing(column, view)?;
         }
     }
-    converter.note_missing();
+    converter.end_warnings_of_missing();
     Ok(row)
 }
 

@@ -133,7 +133,7 @@ impl Walk<'_> {
             strict: true,
             warnings: &mut warn,
             tz: &self.env.time_zone,
-            // A text may be cast to a time of today.
+            // Casts of a time to a date and time need the current date.
             now: if is_temporal(&column.ty) {
                 self.env.now()
             } else {
@@ -144,7 +144,7 @@ impl Walk<'_> {
     }
 }
 
-/// The value at a path; several are an array, none is `None`.
+/// The value at a path; an array of them if there are several, `None` if there is none.
 fn at_path<'j>(path: &Path, from: &'j Json) -> Result<Option<Cow<'j, Json>>> {
     if !path.is_multiple() {
         return Ok(path.select_single(from).map(Cow::Borrowed));

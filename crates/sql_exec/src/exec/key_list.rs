@@ -1,13 +1,13 @@
 //! Encoded keys of an index in one buffer.
 //!
-//! A statement may look up thousands of keys: a list of `Vec`s would allocate each of them, and sorting would compare
-//! them through pointers. Here the first bytes of each key are kept as a number, which decides nearly all comparisons.
+//! A statement may look up thousands of keys. A list of `Vec`s would allocate each of them, and sorting would follow a pointer
+//! for each comparison. Here the first bytes of each key are kept as a number beside its place, which decides most comparisons.
 
 use porpoise_rows::keys::first_bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A list of keys; see the module.
+/// A list of encoded keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyList {
     bytes: Vec<u8>,

@@ -221,15 +221,15 @@ pub fn prefixes<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Prefixes> {
-    if let Some(value) = integer_of_column(table, index, parts, cx) {
+    if let Some(value) = constant_integer(table, index, parts, cx) {
         return Ok(smallvec::smallvec![table.key_prefix(index, &[value])]);
     }
     let all = values(table, index, parts, row, cx)?.into_iter();
     Ok(all.map(|values| encoded(table, index, &values)).collect())
 }
 
-/// Adds the encoded key prefixes of these expressions, as [`prefixes`] returns them.
-pub(super) fn append<'a>(
+/// Adds the encoded key prefixes of these expressions to a list, as [`prefixes`] returns them.
+pub(super) fn append_prefixes<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Expr],
@@ -237,7 +237,7 @@ pub(super) fn append<'a>(
     cx: &EvalCx<'a>,
     out: &mut KeyList,
 ) -> ExecResult<()> {
-    if let Some(value) = integer_of_column(table, index, parts, cx) {
+    if let Some(value) = constant_integer(table, index, parts, cx) {
         out.push_with(|bytes| table.append_key_prefix(index, &[value], bytes));
         return Ok(());
     }
@@ -247,10 +247,10 @@ pub(super) fn append<'a>(
     Ok(())
 }
 
-/// The value of a parameter or constant that is an integer in the range of the index's first column, which is
-/// most look-ups by a key; `None` for others.
+/// The value of a key that is a single parameter or constant, and an integer in the range of the index's first column. Most
+/// look-ups by a key are of this form. `None` for others.
 #[inline]
-fn integer_of_column<'a>(
+fn constant_integer<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Expr],

@@ -119,7 +119,7 @@ pub(super) struct MaterializedTables<'h> {
     plan: &'h QueryPlan,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
-    /// The codecs of the slots, for files.
+    /// The codecs that write rows of the slots to files.
     codecs: &'h OnceCell<Box<[SlotCodec<'h>]>>,
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that have been charged to the statement.

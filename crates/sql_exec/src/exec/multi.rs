@@ -156,8 +156,8 @@ fn buffer_change(
     Ok(())
 }
 
-/// Whether a new row belongs to the view that it is written through, and to a partition that the statement names. If
-/// not, it is an error, or a warning with IGNORE.
+/// Whether a new row satisfies the view's WITH CHECK OPTION and belongs to a partition that the statement names. If
+/// not: error 1369 or 1748, or a warning with IGNORE.
 fn is_allowed(
     change: &Change,
     target: &Target,

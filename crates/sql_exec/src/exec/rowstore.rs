@@ -212,7 +212,7 @@ fn size_of(value: &ValueRef<'_>) -> usize {
 /// Serializes a value; [`read`] reads it back.
 pub(super) fn write(value: ValueRef<'_>, out: &mut Vec<u8>) {
     let mut eight = |tag: u8, bytes: [u8; 8]| {
-        // All nine bytes at once, least significant first.
+        // One store of nine bytes: the tag, and the bytes after it.
         let both = u128::from(u64::from_le_bytes(bytes)) << 8 | u128::from(tag);
         out.extend_from_slice(both.to_le_bytes().first_chunk::<9>().unwrap_or(&[0; 9]));
     };

@@ -5,12 +5,12 @@
 //!  stored row    1 | length (4) | row
 //!  keyed row     2 | length (4) | primary key | length (4) | row
 //!  values        3 | count (4) | value ...         values as in `rowstore`
-//!  columns       4 | length (4) | row               a row of the columns that the query reads
+//!  projection    4 | length (4) | row               the columns that the query reads ([`RowProjection`])
 //! ```
 //!
-//! Of a stored row the columns that the query reads are written if these are at most half of its
-//! columns, because the time of a spilled join is that of its files ([`RowProjection`]). A row with
-//! overflow values is written whole: an expression may need no more than their lengths.
+//! A stored row is reduced to the columns that the query reads if these are at most half of its columns,
+//! because a spilled join spends its time on its files. A row with overflow values is written whole: an
+//! expression may need no more than their lengths.
 
 use super::rowstore::{self, Values};
 use super::{ExecError, ExecResult};
@@ -27,7 +27,7 @@ const NO_ROW: u8 = 0;
 const STORED: u8 = 1;
 const KEYED: u8 = 2;
 const VALUES: u8 = 3;
-const COLUMNS: u8 = 4;
+const PROJECTION: u8 = 4;
 
 /// The error of bytes that are no slot.
 pub(super) fn damaged() -> ExecError {
@@ -51,8 +51,8 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) -> ExecResult<()> {
 pub(super) struct SlotCodec<'h> {
     /// The stored table, if it is one.
     table: Option<&'h Table>,
-    /// The columns that are written of a stored row; `None` if it is written whole.
-    columns: Option<RowProjection<'h>>,
+    /// The columns of stored rows that are written; `None` if rows are written whole.
+    projection: Option<RowProjection<'h>>,
 }
 
 /// The codecs of a query's slots.
@@ -65,7 +65,7 @@ pub(super) fn slot_codecs(plan: &QueryPlan) -> Box<[SlotCodec<'_>]> {
             }
         });
     });
-    // A search finds rows by their keys, a LATERAL table reads columns that are in no expression here.
+    // A search needs the keys of rows, and a LATERAL table reads columns that are in no expression of this plan.
     let lateral = plan.sources.iter();
     let lateral = lateral.fold(0, |slots, source| slots | source.lateral_slots());
     let whole_slots = if plan.has_searches || plan.locks() {
@@ -81,15 +81,15 @@ pub(super) fn slot_codecs(plan: &QueryPlan) -> Box<[SlotCodec<'_>]> {
     codec.collect()
 }
 
-/// The codec of a table of which these columns are read.
+/// The codec of a source of which these columns are read.
 fn codec_of(source: &Source, mut columns: Vec<usize>, is_whole: bool) -> SlotCodec<'_> {
     let table = source.table().map(AsRef::as_ref);
     columns.sort_unstable();
     columns.dedup();
-    let few = |table: &Table| !is_whole && 2 * columns.len() <= table.columns.len();
+    let reads_few = |table: &Table| !is_whole && 2 * columns.len() <= table.columns.len();
     SlotCodec {
-        columns: table
-            .filter(|table| few(table))
+        projection: table
+            .filter(|table| reads_few(table))
             .map(|table| RowProjection::new(table, &columns)),
         table,
     }
@@ -101,13 +101,13 @@ impl<'h> SlotCodec<'h> {
         match slot {
             Slot::Null => out.push(NO_ROW),
             Slot::Row(row) => {
-                if !self.push_columns(&row, out) {
+                if !self.push_projection(&row, out) {
                     out.push(STORED);
                     push_bytes(row.bytes(), out)?;
                 }
             }
             Slot::Keyed(keyed) => {
-                if !self.push_columns(&keyed.row, out) {
+                if !self.push_projection(&keyed.row, out) {
                     out.push(KEYED);
                     push_bytes(keyed.key, out)?;
                     push_bytes(keyed.row.bytes(), out)?;
@@ -122,14 +122,14 @@ impl<'h> SlotCodec<'h> {
         Ok(())
     }
 
-    /// Appends the columns of a row that are written. Returns false if it must be written whole.
-    fn push_columns(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
-        let Some(columns) = &self.columns else {
+    /// Appends the projection of a row. Returns false, and appends nothing, if the row must be written whole.
+    fn push_projection(&self, row: &RowRef<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(projection) = &self.projection else {
             return false;
         };
         let start = out.len();
-        out.extend_from_slice(&[COLUMNS, 0, 0, 0, 0]);
-        if !columns.append(row, out) {
+        out.extend_from_slice(&[PROJECTION, 0, 0, 0, 0]);
+        if !projection.append(row, out) {
             out.truncate(start);
             return false;
         }
@@ -155,9 +155,9 @@ impl<'h> SlotCodec<'h> {
                 let row = RowRef::new(table, bytes(rest)?)?;
                 Slot::Keyed(arena.alloc(KeyedRow { key, row }))
             }
-            (COLUMNS, _) => {
-                let columns = self.columns.as_ref().ok_or_else(damaged)?;
-                Slot::Row(columns.row(bytes(rest)?)?)
+            (PROJECTION, _) => {
+                let projection = self.projection.as_ref().ok_or_else(damaged)?;
+                Slot::Row(projection.row(bytes(rest)?)?)
             }
             (VALUES, _) => {
                 let mut values = Values::new();

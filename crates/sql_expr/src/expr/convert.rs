@@ -73,8 +73,11 @@ pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     }
 }
 
-/// The signed integer nearest to a double beyond the range: a literal is clipped, a computed value is an error 1690.
-/// `None` for other values, and for columns, whose conversion gives a warning.
+/// The signed integer that a double beyond the range of BIGINT is clipped to, for literals and parameters. `None` for
+/// other values, and for columns, whose conversion raises a warning.
+///
+/// # Errors
+/// 1690 for a computed value beyond the range.
 pub fn clipped_double(v: ValueRef<'_>, e: &Expr) -> Result<Option<i64>> {
     let ValueRef::Double(number) = v else {
         return Ok(None);
@@ -305,10 +308,11 @@ pub fn is_bits(ty: &ColumnType) -> bool {
 static NUMBER: LazyLock<ColumnType> = LazyLock::new(ColumnType::bigint_unsigned);
 static REAL: LazyLock<ColumnType> = LazyLock::new(ColumnType::double);
 
-/// A value and its type as an assignment to a column of the type `to` reads them: hexadecimal literals and
-/// members of ENUM and SET are numbers for columns of numbers, BIT is a number and FLOAT a double for all others.
+/// The value and type that an assignment to a column of the type `to` converts from. To numeric columns, hexadecimal
+/// literals and values of ENUM and SET are assigned as numbers; to other columns, BIT as an integer and FLOAT as a
+/// double.
 #[must_use]
-pub fn assigned<'a>(
+pub fn for_assignment<'a>(
     value: ValueRef<'a>,
     from: &'a ColumnType,
     to: &ColumnType,

@@ -68,7 +68,8 @@ pub struct Env {
     pub random: Cell<u64>,
     /// State of each RAND(n) of this statement, by the address of its expression.
     pub seeded: RefCell<HashMap<usize, Seeded>>,
-    /// Literals of this statement that have given warnings in comparisons, by the address of their expressions.
+    /// Literals of this statement whose conversion in comparisons has raised warnings, by the address of their
+    /// expressions.
     pub warned_literals: RefCell<Vec<usize>>,
     /// Number of rows that each GROUP_CONCAT of this statement has joined, by the address of the
     /// aggregate.
@@ -216,12 +217,12 @@ impl Env {
         }
     }
 
-    /// Number of conditions of this statement so far.
+    /// Numbers of conditions that this statement has listed and dropped so far.
     pub fn condition_count(&self) -> (usize, u64) {
         (self.warnings.borrow().len(), self.warnings_dropped.get())
     }
 
-    /// Takes back the conditions after the first ones.
+    /// Removes the conditions raised since [`Env::condition_count`] returned these numbers.
     pub fn drop_conditions_after(&self, (listed, dropped): (usize, u64)) {
         self.warnings.borrow_mut().truncate(listed);
         self.warnings_dropped.set(dropped);
@@ -350,8 +351,9 @@ const STACK_RESERVE: usize = 64 * 1024;
 /// exhausted.
 #[inline]
 pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
-    // Most expressions are columns. Their values go directly to the caller's memory: a result is six
-    // words, which stall the processor if they are copied right after they were written one by one.
+    // Most expressions are columns. Inlined, their values are written directly to the caller's memory:
+    // a result has six words, and a copy right after they were written one by one would stall (store
+    // forwarding fails).
     if let ExprKind::Column {
         slot,
         column,

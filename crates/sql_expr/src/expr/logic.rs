@@ -111,8 +111,8 @@ pub fn order(
     Ok(order)
 }
 
-/// Takes back the conditions that the conversion of a literal has added, if it has given them before: a literal is
-/// converted once in MySQL.
+/// Removes the conditions that the conversion of a literal has just raised if it has raised some before: MySQL converts
+/// a literal once for a statement.
 #[cold]
 fn warn_once(literal: &Expr, before: (usize, u64), cx: &EvalCx<'_>) {
     let address = std::ptr::from_ref(literal) as usize;

@@ -61,11 +61,11 @@ fn sum_type(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 /// Whether a text or a number has both a date and a time.
-fn is_dated(value: ValueRef<'_>) -> bool {
-    /// The least number with a date and a time.
+fn has_date_and_time(value: ValueRef<'_>) -> bool {
+    /// The smallest number that has a date and a time.
     const LEAST: i64 = 10_000_000_000;
     match value {
-        ValueRef::Bytes(text) => Time::begins_with_date(text),
+        ValueRef::Bytes(text) => Time::begins_with_datetime(text),
         ValueRef::Int(number) => number >= LEAST,
         ValueRef::UInt(number) => number >= LEAST as u64,
         ValueRef::Double(number) => number >= LEAST as f64,
@@ -75,9 +75,10 @@ fn is_dated(value: ValueRef<'_>) -> bool {
     }
 }
 
-/// ADDTIME, SUBTIME: text is a date and time if it reads as one, else a time. NULL if the second argument has a date.
+/// ADDTIME, SUBTIME: text that begins with a date and a time is both, other text is a time. NULL if the second argument
+/// has a date.
 fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
-    if is_dated(c.arg(1).0) {
+    if has_date_and_time(c.arg(1).0) {
         return Ok(ValueRef::Null);
     }
     let Some(amount) = c.time(1)? else {
@@ -88,7 +89,7 @@ fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let amount = sign * amount.as_micros();
-    if is_moment(ty) || is_dated(value) {
+    if is_moment(ty) || has_date_and_time(value) {
         let Some(moment) = c.datetime(0)? else {
             return Ok(ValueRef::Null);
         };

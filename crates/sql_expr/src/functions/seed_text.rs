@@ -1,12 +1,12 @@
-//! Texts of a recursive common table expression, whose columns have the lengths of its seed (manual, "Recursive
-//! Common Table Expressions").
+//! Texts of a recursive common table expression: its columns have the lengths that its nonrecursive part, the
+//! seed, gives them (manual, "Recursive Common Table Expressions").
 
 use super::{Call, Function, Nullable, like_first};
 use crate::error::{Result, SqlError};
 use porpoise_types::{Level, ValueRef, Warning};
 
-/// A text for a column of the seed, whose name is the second argument. A longer text is error 1406 in strict mode, or
-/// is cut with a warning.
+/// A text limited to the length of the seed's column, whose name is the second argument. A longer text is error 1406
+/// in strict mode; otherwise it is truncated with a warning.
 fn seed_text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);

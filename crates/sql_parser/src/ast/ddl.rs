@@ -378,7 +378,7 @@ pub struct CreateView<'a> {
     pub algorithm: Option<Ident<'a>>,
     /// DEFINER
     pub definer: Option<super::Account<'a>>,
-    /// SQL SECURITY INVOKER (true) or DEFINER
+    /// SQL SECURITY INVOKER (true) or DEFINER (false)
     pub invoker: Option<bool>,
     /// Its name.
     pub name: TableName<'a>,

@@ -97,7 +97,7 @@ pub enum Literal<'a> {
     Time(&'a [u8]),
     /// `TIMESTAMP '...'`.
     Timestamp(&'a [u8]),
-    /// `{d '...'}`, `{t '...'}` or `{ts '...'}`: a string if its text is none of that type.
+    /// `{d '...'}`, `{t '...'}` or `{ts '...'}`: a string if its text is no valid value of the type.
     Odbc(TemporalKind, &'a [u8]),
 }
 

@@ -338,7 +338,7 @@ impl<'a> Parser<'a> {
         let table = self.table_name()?;
         let action = match self.eat_any_kw(&[Kw::OPEN, Kw::CLOSE, Kw::READ]) {
             Some(Kw::OPEN) => HandlerAction::Open(self.opt_alias()?),
-            // An open handler has a name without a database.
+            // READ and CLOSE name an open handler, without a database.
             Some(_) if table.schema.is_some() => return self.error(),
             Some(Kw::CLOSE) => HandlerAction::Close,
             Some(_) => self.handler_read()?,

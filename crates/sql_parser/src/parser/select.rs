@@ -38,8 +38,9 @@ impl<'a> Parser<'a> {
             select.filter = Some(self.expr()?);
         }
         if self.eat_kw2(Kw::GROUP, Kw::BY) {
-            let is_list = self.token.keyword == Kw::ROLLUP && self.peek().kind == K::LeftParen;
-            if is_list {
+            let is_rollup_call =
+                self.token.keyword == Kw::ROLLUP && self.peek().kind == K::LeftParen;
+            if is_rollup_call {
                 self.advance();
                 self.expect(K::LeftParen)?;
             }
@@ -47,10 +48,10 @@ impl<'a> Parser<'a> {
                 let expr = p.expr()?;
                 Ok(OrderItem { expr, desc: false })
             })?;
-            if is_list {
+            if is_rollup_call {
                 self.expect(K::RightParen)?;
             }
-            select.rollup = is_list || self.eat_kw2(Kw::WITH, Kw::ROLLUP);
+            select.rollup = is_rollup_call || self.eat_kw2(Kw::WITH, Kw::ROLLUP);
         }
         if self.eat_kw(Kw::HAVING) {
             select.having = Some(self.expr()?);

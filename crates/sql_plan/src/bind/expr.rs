@@ -73,7 +73,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Binds an expression whose truth value counts. Warning 3986 for a JSON value.
+    /// Binds an expression that is used as a condition. Warning 3986 for a JSON value.
     pub fn condition(&mut self, e: &ast::Expr<'_>) -> Result<Expr> {
         let bound = self.expr(e)?;
         if bound.ty.kind == Kind::Json {

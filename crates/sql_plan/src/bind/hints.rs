@@ -41,7 +41,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Resolves the hints of a source: a view and a derived table have no indexes.
+    /// Resolves the hints of a source. Views and derived tables have no indexes.
     ///
     /// # Errors
     /// 1176 for an unknown index, 1221 for USE together with FORCE.

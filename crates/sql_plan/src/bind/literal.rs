@@ -126,7 +126,7 @@ pub fn integer(n: u64) -> Expr {
 }
 
 fn decimal(text: &str) -> Expr {
-    let (value, _) = Decimal::parse_literal(text.as_bytes());
+    let value = Decimal::parse_literal(text.as_bytes());
     let precision = value.precision().max(value.scale()).clamp(1, 65);
     let ty = ColumnType::decimal(precision, value.scale());
     Expr::constant(Value::Decimal(value), ty)
@@ -168,7 +168,7 @@ fn incorrect(kind: &str, text: &[u8]) -> SqlError {
     SqlError::new(1525, "HY000", format!("Incorrect {kind} value: '{text}'"))
 }
 
-/// The first deprecated delimiter in the text of a temporal literal, with its text.
+/// The first deprecated delimiter in a temporal literal, and the literal's text.
 pub(super) fn deprecated_delimiter<'l>(
     lit: &Literal<'l>,
 ) -> Option<(DeprecatedDelimiter, &'l [u8])> {
@@ -185,7 +185,7 @@ fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
     Ok(temporal(Value::Date(value), ColumnType::date()))
 }
 
-/// Digits of a fraction of the second as a column has them.
+/// Number of fractional digits in the type of a literal that is written with `digits`.
 fn fsp(digits: usize) -> u8 {
     u8::try_from(digits.min(6)).unwrap_or(6)
 }

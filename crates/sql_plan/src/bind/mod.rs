@@ -294,7 +294,7 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
         false
     }
 
-    /// The catalog without the session's temporary tables, if it has some: the queries of views do not see them.
+    /// The catalog without the session's temporary tables, which queries of views do not see; `None` if there are none.
     fn shared_catalog(&self) -> Option<std::sync::Arc<porpoise_rows::catalog::Catalog>> {
         None
     }

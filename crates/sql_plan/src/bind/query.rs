@@ -37,19 +37,19 @@ pub struct Enclosing<'a> {
     pub in_aggregate: bool,
     /// The query's select-list aliases that the inner query may use.
     pub aliases: Aliases<'a>,
-    /// What the query needs of the inner one.
-    pub need: Need,
+    /// The part of the inner query's result that the query uses.
+    pub demand: SubqueryDemand,
 }
 
-/// What a query needs of a query inside of it.
+/// The part of a subquery's result that the enclosing query uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Need {
-    /// Its rows, in its order.
+pub enum SubqueryDemand {
+    /// The rows in their order.
     #[default]
     Rows,
-    /// Its rows in any order, for IN, ANY and ALL.
+    /// The rows in any order (IN, ANY, ALL).
     Set,
-    /// Whether there are rows, for EXISTS.
+    /// Only whether there are rows (EXISTS).
     Existence,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Enclosing<'a> {
             aggregates: RefCell::new(None),
             in_aggregate: false,
             aliases: Aliases::default(),
-            need: Need::Rows,
+            demand: SubqueryDemand::Rows,
         }
     }
 
@@ -302,14 +302,14 @@ impl Binder<'_> {
     }
 
     /// Plans a subquery in an expression.
-    fn subquery(&mut self, query: &Query<'_>, need: Need) -> Result<Arc<Subquery>> {
+    fn subquery(&mut self, query: &Query<'_>, demand: SubqueryDemand) -> Result<Arc<Subquery>> {
         let Some(planner) = self.plan else {
             return Err(SqlError::not_supported("subqueries here"));
         };
         super::check_stack()?;
         let mut enclosing = Enclosing::new(self.scope, planner.outer());
         enclosing.in_aggregate = self.in_aggregate;
-        enclosing.need = need;
+        enclosing.demand = demand;
         enclosing.aliases = Aliases {
             list: self.preceding_aliases.unwrap_or(self.aliases),
             is_select_list: self.preceding_aliases.is_some(),
@@ -342,7 +342,7 @@ impl Binder<'_> {
 
     /// The columns of a subquery's only row, each as an expression.
     fn columns_of(&mut self, query: &Query<'_>) -> Result<Vec<Expr>> {
-        let query = self.subquery(query, Need::Rows)?;
+        let query = self.subquery(query, SubqueryDemand::Rows)?;
         let column = |(at, item): (usize, &Expr)| {
             let test = QueryTest {
                 query: query.clone(),
@@ -363,7 +363,7 @@ impl Binder<'_> {
     /// Binds EXISTS.
     pub(super) fn exists(&mut self, query: &Query<'_>) -> Result<Expr> {
         let test = QueryTest {
-            query: self.subquery(query, Need::Existence)?,
+            query: self.subquery(query, SubqueryDemand::Existence)?,
             kind: TestKind::Exists,
             left: Vec::new(),
             compare_as: Vec::new(),
@@ -410,8 +410,12 @@ impl Binder<'_> {
         if is_set && has_limit(query) {
             return Err(SqlError::not_supported("LIMIT & IN/ALL/ANY/SOME subquery"));
         }
-        let need = if is_set { Need::Set } else { Need::Rows };
-        let query = self.subquery(query, need)?;
+        let demand = if is_set {
+            SubqueryDemand::Set
+        } else {
+            SubqueryDemand::Rows
+        };
+        let query = self.subquery(query, demand)?;
         test_of(left, query, kind, operation)
     }
 
@@ -431,7 +435,10 @@ impl Binder<'_> {
         if let ast::ExprKind::Row(row) = &test.left.kind
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
-            let columns = self.subquery(test.query, Need::Set)?.items().len();
+            let columns = self
+                .subquery(test.query, SubqueryDemand::Set)?
+                .items()
+                .len();
             let is_alike = columns == row.len();
             return Err(SqlError::operand_columns(if is_alike {
                 1
@@ -458,7 +465,7 @@ impl Binder<'_> {
             return Err(SqlError::operand_columns(1));
         };
         let op = comparison_operator(flipped(op)).ok_or_else(|| SqlError::operand_columns(1))?;
-        let query = self.subquery(query, Need::Rows)?;
+        let query = self.subquery(query, SubqueryDemand::Rows)?;
         let columns = query.items().len();
         if columns != values.len() {
             return Err(SqlError::operand_columns(columns));

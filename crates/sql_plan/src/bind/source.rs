@@ -189,7 +189,7 @@ pub struct MergedView {
     pub computed: Vec<Expr>,
     /// For a view of several tables, the use of the table that this source reads.
     pub joined: Option<Option<usize>>,
-    /// The view's conditions, over slots counted as those of `computed`.
+    /// The view's conditions, over the same slots as `computed`.
     pub conditions: Vec<Expr>,
     /// Conditions on rows written through the view (WITH CHECK OPTION), over the same slots.
     pub check: Vec<Expr>,

@@ -74,11 +74,13 @@ pub(super) fn comparison_among(a: &Expr, b: &Expr) -> CompareAs {
         return how;
     }
     let exact = column_with_text(a, b).or_else(|| column_with_text(b, a));
-    exact.or_else(|| fixed_digits(a, b)).unwrap_or(how)
+    exact
+        .or_else(|| fixed_digits_comparison(a, b))
+        .unwrap_or(how)
 }
 
-/// The comparison of numbers with fixed digits after the point.
-fn fixed_digits(a: &Expr, b: &Expr) -> Option<CompareAs> {
+/// The comparison of numbers that both have a fixed number of digits after the point.
+fn fixed_digits_comparison(a: &Expr, b: &Expr) -> Option<CompareAs> {
     let digits = |e: &Expr| match e.ty.kind {
         Kind::Float | Kind::Double | Kind::Decimal => Some(e.ty.decimals),
         _ if e.ty.is_integer() => Some(0),

@@ -5,7 +5,7 @@ use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::{ViewFrame, ViewMerging};
 use crate::bind::literal::DateTextLiteral;
-use crate::bind::query::{Enclosing, Need, SubqueryPlanner};
+use crate::bind::query::{Enclosing, SubqueryDemand, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::query::SubqueryPlan;
@@ -186,9 +186,10 @@ impl PlanCx<'_> {
         }
     }
 
-    /// What the enclosing query needs of this one.
-    pub(super) fn need(&self) -> Need {
-        self.outer.map_or(Need::Rows, |outer| outer.need)
+    /// The part of this query's result that the enclosing query uses.
+    pub(super) fn demand(&self) -> SubqueryDemand {
+        self.outer
+            .map_or(SubqueryDemand::Rows, |outer| outer.demand)
     }
 
     /// Creates the binder of a clause.

@@ -60,7 +60,7 @@ pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
     table.ok_or_else(|| SqlError::internal("rows of no table are changed"))
 }
 
-/// The WITH CHECK OPTION of the view that a statement writes through, if it does; `slot` is that of the source.
+/// The WITH CHECK OPTION of the view that a statement writes through, if it has one. `slot` is the source's.
 pub(super) fn view_check_of(source: &Source, slot: usize) -> Option<ViewCheck> {
     let view = source.view.as_ref()?;
     ViewCheck::of(view, slot)

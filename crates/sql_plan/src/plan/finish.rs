@@ -15,7 +15,7 @@ use super::select::{Clauses, Item, PlanCx, limits};
 use super::windows::{RowOrder, first_sort};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
 use crate::bind::Aggregates;
-use crate::bind::query::Need;
+use crate::bind::query::SubqueryDemand;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast;
@@ -88,10 +88,10 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
     }
 }
 
-/// The order of a join's rows, by the operators that rely on it.
+/// The order of a join's rows on which operators above it rely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JoinOrder {
-    /// None does.
+enum ProvidedOrder {
+    /// No operator relies on their order.
     Any,
     /// The rows have the order of ORDER BY.
     Result,
@@ -165,9 +165,9 @@ fn bind_clauses(
     let before = aggregates.list.len();
     let mut order_by = order_keys(&from.scope, &aliases, clauses.order_by, &mut aggregates, cx)?;
     let grouped = !group_by.is_empty() || !aggregates.list.is_empty();
-    // A single row needs no order, nor does a set from which all rows are taken.
+    // A single row needs no order, nor do the rows of EXISTS, IN, ANY and ALL without a LIMIT.
     let is_single = group_by.is_empty() && before > 0;
-    if is_single || cx.need() != Need::Rows && clauses.limit.is_none() {
+    if is_single || cx.demand() != SubqueryDemand::Rows && clauses.limit.is_none() {
         order_by.clear();
     }
     let mut bound = BoundQuery {
@@ -193,11 +193,11 @@ fn bind_clauses(
             split_conjuncts(condition, &mut bound.from.block.conditions);
         }
     }
-    let named = RollupNames {
-        keys: named_items(clauses.group_by, &aliases),
-        order: named_items(clauses.order_by, &aliases),
+    let references = ItemReferences {
+        keys: referenced_items(clauses.group_by, &aliases),
+        order: referenced_items(clauses.order_by, &aliases),
     };
-    bound.prepare_rollup(&named)?;
+    bound.prepare_rollup(&references)?;
     Ok(bound)
 }
 
@@ -211,7 +211,7 @@ impl BoundQuery {
         use_generated_columns(&mut self.from, order.chain(groups), statistics);
         super::rules::rewrite_from(&mut self.from, statistics);
         let (mut rows, order) = self.join(statistics);
-        let adjacent = order == JoinOrder::Groups;
+        let adjacent = order == ProvidedOrder::Groups;
         rows.lock(&self.lock);
         let locks = self.locks();
         rows = if self.grouped {
@@ -227,7 +227,7 @@ impl BoundQuery {
                 &mut self.items,
                 &mut self.order_by,
                 RowOrder {
-                    is_presorted: order == JoinOrder::Windows,
+                    is_presorted: order == ProvidedOrder::Windows,
                     is_distinct: self.distinct,
                 },
             );
@@ -256,14 +256,14 @@ impl BoundQuery {
             plan.count_found_rows();
         }
         plan.find_subqueries();
-        plan.needs_order = order == JoinOrder::Result || needs_row_order(&plan);
+        plan.needs_order = order == ProvidedOrder::Result || needs_row_order(&plan);
         super::placement::set_placement(&mut plan);
         super::rules::rewrite_plan(&mut plan, statistics);
         plan
     }
 
-    /// Checks GROUPING() and, with ONLY_FULL_GROUP_BY, what a grouped query or one with DISTINCT may contain.
-    /// `is_implicit`: only ORDER BY has aggregates.
+    /// Checks the arguments of GROUPING() and, with ONLY_FULL_GROUP_BY, the columns and aggregates of a query with
+    /// groups or DISTINCT. `is_implicit`: the query is grouped only because ORDER BY has aggregates.
     fn check(&self, clauses: &Clauses<'_, '_>, is_implicit: bool, mode: SqlMode) -> Result<()> {
         let items = self.items.as_slice();
         if self.rollup {
@@ -298,7 +298,7 @@ impl BoundQuery {
         Ok(())
     }
 
-    /// As [`BoundQuery::plan`], for a query inside of another, which may add up doubles or concatenate
+    /// As [`BoundQuery::plan`], for a nested query: the enclosing query may add up doubles or concatenate
     /// texts in the order of its rows.
     pub(super) fn plan_nested(self, statistics: &dyn StatisticsSource) -> QueryPlan {
         let mut plan = self.plan(statistics);
@@ -348,11 +348,11 @@ impl BoundQuery {
         }
     }
 
-    /// Plans the join. Also returns which order of its rows the operators above use. An ORDER BY that
+    /// Plans the join. Also returns the order of its rows on which operators above rely. An ORDER BY that
     /// the join provides is removed.
-    fn join(&mut self, statistics: &dyn StatisticsSource) -> (RowOperator, JoinOrder) {
+    fn join(&mut self, statistics: &dyn StatisticsSource) -> (RowOperator, ProvidedOrder) {
         if self.from.scope.sources.is_empty() {
-            return (RowOperator::SingleRow, JoinOrder::Any);
+            return (RowOperator::SingleRow, ProvidedOrder::Any);
         }
         let read = self.expressions().chain(self.aggregates.expressions());
         let needed = super::needed::needed_columns(&self.from, read);
@@ -379,15 +379,16 @@ impl BoundQuery {
             self.order_by.clear();
         }
         let order = match purpose {
-            _ if !ordered || !is_wanted => JoinOrder::Any,
-            Purpose::Groups | Purpose::SortedGroups => JoinOrder::Groups,
-            Purpose::Sort if each_row => JoinOrder::Result,
-            Purpose::Sort => JoinOrder::Windows,
+            _ if !ordered || !is_wanted => ProvidedOrder::Any,
+            Purpose::Groups | Purpose::SortedGroups => ProvidedOrder::Groups,
+            Purpose::Sort if each_row => ProvidedOrder::Result,
+            Purpose::Sort => ProvidedOrder::Windows,
         };
         (rows, order)
     }
 
-    /// The row order in which the first windows need no sort; empty if they are computed over groups.
+    /// The row order in which the first windows need no sort; empty for windows over groups, or if no
+    /// index can provide it.
     fn order_of_windows(&self) -> Vec<OrderKey> {
         if self.grouped || !self.windowed {
             return Vec::new();
@@ -429,21 +430,25 @@ impl BoundQuery {
         }))
     }
 
-    /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows. A key that names an item is that item,
-    /// also if another key has the same expression.
-    fn prepare_rollup(&mut self, named: &RollupNames) -> Result<()> {
+    /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows. An item to which a key refers by name or
+    /// position reads that key, even if another key has the same expression.
+    fn prepare_rollup(&mut self, references: &ItemReferences) -> Result<()> {
         let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
         if self.rollup {
             let rollup = grouping::Rollup { keys, aggregates };
-            let key_of = |item| named.keys.iter().position(|key| *key == Some(item));
+            let key_of = |item| references.keys.iter().position(|key| *key == Some(item));
+            // A name of GROUP BY may be that of an item and still mean a column.
+            let is_key =
+                |key: usize, e: &Expr| keys.get(key).is_some_and(|k| grouping::is_same_expr(k, e));
             for (at, item) in self.items.iter_mut().enumerate() {
-                if let Some(key) = key_of(at) {
-                    rollup.replace_by(key, &mut item.expr);
+                if let Some(key) = key_of(at).filter(|key| is_key(*key, &item.expr)) {
+                    rollup.replace_with_key(key, &mut item.expr);
                 }
             }
-            for (order, item) in self.order_by.iter_mut().zip(&named.order) {
-                if let Some(key) = item.and_then(key_of) {
-                    rollup.replace_by(key, &mut order.expr);
+            for (order, item) in self.order_by.iter_mut().zip(&references.order) {
+                let key = item.and_then(key_of);
+                if let Some(key) = key.filter(|key| is_key(*key, &order.expr)) {
+                    rollup.replace_with_key(key, &mut order.expr);
                 }
             }
         }
@@ -465,14 +470,15 @@ impl BoundQuery {
     }
 }
 
-/// The select-list items that the keys of GROUP BY and of ORDER BY name or number.
-struct RollupNames {
+/// For each key of GROUP BY and ORDER BY, the position of the select-list item to which it refers by name or
+/// position.
+struct ItemReferences {
     keys: Vec<Option<usize>>,
     order: Vec<Option<usize>>,
 }
 
-/// For each key, the position of the item that it names or numbers.
-fn named_items(keys: &[ast::OrderItem<'_>], items: &[(String, Expr)]) -> Vec<Option<usize>> {
+/// For each key, the position of the item to which it refers by name or position.
+fn referenced_items(keys: &[ast::OrderItem<'_>], items: &[(String, Expr)]) -> Vec<Option<usize>> {
     let item_of = |key: &ast::OrderItem<'_>| match &key.expr.kind {
         ast::ExprKind::Column(name) if name.table.is_none() => {
             let is_named = |(item, _): &(String, Expr)| item.eq_ignore_ascii_case(name.name.name);
@@ -487,8 +493,8 @@ fn named_items(keys: &[ast::OrderItem<'_>], items: &[(String, Expr)]) -> Vec<Opt
     keys.iter().map(item_of).collect()
 }
 
-/// Whether rows of a query without ORDER BY must come in the order of the driving scan: expressions may
-/// depend on it, or no operator returns them in another order.
+/// Whether rows of a query without ORDER BY must come in the order of the driving scan, because its
+/// expressions may depend on it. True also where no operator could change their order.
 fn needs_row_order(plan: &QueryPlan) -> bool {
     let mut rows = plan.rows();
     if let Some(RowOperator::Filter(filter)) = rows {

@@ -92,8 +92,8 @@ pub(super) struct From {
     pub(super) change_lock: Option<LockSpec>,
     /// Optimizer hints of the block.
     pub(super) hints: JoinHints,
-    /// The ON conditions of the view of several tables that is being bound, for WITH CHECK OPTION.
-    pub(super) stated: Vec<Expr>,
+    /// The ON conditions of the view of several tables that is being bound, for its WITH CHECK OPTION.
+    pub(super) view_on: Vec<Expr>,
 }
 
 impl From {
@@ -221,11 +221,11 @@ fn bind_join_view(
         let Some(ViewTables { block, mut parts }) = bound? else {
             return Ok(None);
         };
-        let (mut conditions, mut checked) = (parts.conditions.clone(), Vec::new());
+        let (mut conditions, mut inherited) = (parts.conditions.clone(), Vec::new());
         for (slot, source) in from.scope.sources.iter_mut().enumerate().skip(first) {
             if let Some(beneath) = &source.view {
                 conditions.extend(beneath.conditions_at(slot - first));
-                checked.extend(beneath.check_at(slot - first));
+                inherited.extend(beneath.check_at(slot - first));
             }
             source.columns.truncate(source.width());
             source.columns.iter_mut().for_each(|c| c.name.clear());
@@ -235,8 +235,8 @@ fn bind_join_view(
             return Ok(None);
         };
         parts.check = match view.check {
-            CheckOption::None => checked,
-            CheckOption::Local => [std::mem::take(&mut parts.conditions), checked].concat(),
+            CheckOption::None => inherited,
+            CheckOption::Local => [std::mem::take(&mut parts.conditions), inherited].concat(),
             CheckOption::Cascaded => conditions.clone(),
         };
         parts.conditions = conditions;
@@ -250,14 +250,14 @@ fn bind_join_view(
     Ok(bound)
 }
 
-/// The tables of a view, and its columns and own conditions.
+/// The tables of a view, its columns and its own conditions.
 struct ViewTables {
     block: Block,
     parts: JoinViewParts,
 }
 
-/// The tables of a view's query from the slot `first` on, its columns and the conditions that its text
-/// states; `None` if it has aggregates or subqueries that cannot be merged.
+/// The tables of a view's query from the slot `first` on, its columns, and the conditions of its ON and WHERE; `None`
+/// if it has aggregates or subqueries that cannot be merged.
 fn bind_view_tables(
     select: &ast::Select<'_>,
     first: usize,
@@ -265,27 +265,27 @@ fn bind_view_tables(
     cx: &PlanCx<'_>,
 ) -> Result<Option<ViewTables>> {
     let mut block = Block::default();
-    let around = std::mem::take(&mut from.stated);
+    let enclosing_on = std::mem::take(&mut from.view_on);
     for table in select.from {
         block.join(bind_table(table, from, cx)?.0);
     }
-    let mut stated = std::mem::replace(&mut from.stated, around);
+    let mut conditions = std::mem::replace(&mut from.view_on, enclosing_on);
     let scope = &from.scope;
     if let Some(filter) = &select.filter {
         let filter = cx.binder(scope, "where clause").condition(filter)?;
         let before = block.conditions.len();
         split_conjuncts(filter, &mut block.conditions);
-        stated.extend(block.conditions.iter().skip(before).cloned());
+        conditions.extend(block.conditions.iter().skip(before).cloned());
     }
-    // Counted from the view's first table.
-    let counted = |e: &mut Expr| {
+    // Slots are counted from that of the view's first table.
+    let count_from_first = |e: &mut Expr| {
         e.rewrite(&mut |e| {
             if let ExprKind::Column { slot, .. } = &mut e.kind {
                 *slot = slot.saturating_sub(first);
             }
         });
     };
-    stated.iter_mut().for_each(counted);
+    conditions.iter_mut().for_each(count_from_first);
     let mut columns = Vec::with_capacity(select.items.len());
     for item in select.items {
         let ast::SelectItem::Expr { expr, alias, .. } = item else {
@@ -302,12 +302,12 @@ fn bind_view_tables(
         if bound.has_subquery() && first > 0 {
             return Ok(None);
         }
-        counted(&mut bound);
+        count_from_first(&mut bound);
         columns.push((name.to_owned(), bound));
     }
     let parts = JoinViewParts {
         columns,
-        conditions: stated,
+        conditions,
         check: Vec::new(),
     };
     Ok(Some(ViewTables { block, parts }))
@@ -493,7 +493,7 @@ fn bind_join(
         star = merged.star;
     }
     if cx.view.is_some() && cx.merging != ViewMerging::Plain {
-        from.stated.extend(conditions.iter().cloned());
+        from.view_on.extend(conditions.iter().cloned());
     }
     from.scope.first_visible = outside;
     let (mut left, right) = (left.0, right.0);

@@ -50,7 +50,8 @@ pub(super) struct DependentColumns<'f> {
 }
 
 impl<'f> DependentColumns<'f> {
-    /// The keys alone: a super-aggregate row of WITH ROLLUP has NULL for a key, but not for what depends on it.
+    /// Only the keys, for WITH ROLLUP: in a super-aggregate row a key is NULL, but a column that depends on it need
+    /// not be.
     fn keys_only(from: &'f From, keys: &'f [Expr], windows: &'f Windows) -> DependentColumns<'f> {
         DependentColumns {
             from,
@@ -89,8 +90,8 @@ impl<'f> DependentColumns<'f> {
         self.add_outers(&block.outers);
     }
 
-    /// Columns of the right side of an outer join that its ON does not accept as NULL: a row of NULLs apart, they are
-    /// never NULL.
+    /// Finds columns of the right sides of outer joins for which ON rejects NULL: they are NULL only in rows without
+    /// a match.
     fn find_rejected_by_joins(&mut self, outers: &[OuterBlock]) {
         for outer in outers {
             let inside = outer.block.slots();
@@ -108,7 +109,7 @@ impl<'f> DependentColumns<'f> {
         for outer in outers {
             let inside = outer.block.slots();
             let conditions = || outer.on.iter().chain(&outer.block.conditions);
-            if !conditions().all(|condition| self.is_decided(condition, inside)) {
+            if !conditions().all(|condition| self.is_determined(condition, inside)) {
                 continue;
             }
             for condition in conditions() {
@@ -118,8 +119,9 @@ impl<'f> DependentColumns<'f> {
         }
     }
 
-    /// Whether dependent columns decide about matches of an outer join: only then are rows of NULLs dependent, too.
-    fn is_decided(&self, condition: &Expr, inside: u64) -> bool {
+    /// Whether dependent columns determine which rows match a condition of an outer join, and so in which groups the
+    /// right side is NULL.
+    fn is_determined(&self, condition: &Expr, inside: u64) -> bool {
         let mut decided = condition.is_fixed();
         condition.columns(&mut |slot, at| {
             let is_inside = inside & (1 << (slot & 63)) != 0;
@@ -226,7 +228,7 @@ impl<'f> DependentColumns<'f> {
         };
         let items = || query.items.iter().map(|i| &i.expr).take(width).enumerate();
         let known = |at: usize| self.columns.contains(&(slot, at));
-        // A row of NULLs need not have the values that its query gives for NULL.
+        // In a row without a match all columns are NULL, also those that the derived table computes from NULL.
         let never_null = |at: usize| derived.columns.get(at).is_some_and(|c| !c.nullable);
         if self.is_outer_joined(slot) && !(0..width).any(|at| known(at) && never_null(at)) {
             return Vec::new();
@@ -490,20 +492,21 @@ pub(super) fn check_distinct(
     written: &[ast::OrderItem<'_>],
     aggregates: &Aggregates,
 ) -> Result<()> {
-    // Equal aggregates are numbered alike.
+    // Equal aggregates get the number of the first of them.
     let texts: Vec<String> = aggregates.list.iter().map(|a| format!("{a:?}")).collect();
-    let first_alike = |at: usize| texts.iter().position(|text| Some(text) == texts.get(at));
-    let numbered = |e: &Expr| {
+    let first_equal = |at: usize| texts.iter().position(|text| Some(text) == texts.get(at));
+    let with_first_numbers = |e: &Expr| {
         let mut e = e.clone();
         e.rewrite(&mut |e| {
             if let ExprKind::Aggregate(at) = &mut e.kind {
-                *at = first_alike(*at).unwrap_or(*at);
+                *at = first_equal(*at).unwrap_or(*at);
             }
         });
         e
     };
     let is_same = |shown: &Expr, e: &Expr| {
-        is_same_expr(shown, e) || e.has_aggregate() && is_same_expr(&numbered(shown), &numbered(e))
+        is_same_expr(shown, e)
+            || e.has_aggregate() && is_same_expr(&with_first_numbers(shown), &with_first_numbers(e))
     };
     let is_shown = |e: &Expr| is_any_value(e) || items.iter().any(|i| is_same(&i.expr, e));
     let is_shown_column = |place| items.iter().any(|i| column_of(&i.expr) == Some(place));
@@ -595,7 +598,7 @@ pub(super) struct Rollup<'k> {
 
 impl Rollup<'_> {
     /// Makes an expression read a key of the group's row.
-    pub(super) fn replace_by(&self, key: usize, e: &mut Expr) {
+    pub(super) fn replace_with_key(&self, key: usize, e: &mut Expr) {
         e.kind = ExprKind::Aggregate(self.aggregates + key);
         e.nullable = true;
     }
@@ -604,7 +607,7 @@ impl Rollup<'_> {
     /// super-aggregate rows.
     pub(super) fn replace(&self, e: &mut Expr) -> Result<()> {
         if let Some(at) = self.keys.iter().position(|key| is_same_expr(key, e)) {
-            self.replace_by(at, e);
+            self.replace_with_key(at, e);
             return Ok(());
         }
         if let ExprKind::Grouping(args) = &e.kind {

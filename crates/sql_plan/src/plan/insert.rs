@@ -80,7 +80,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
     })
 }
 
-/// The table, or the one of a view with its WITH CHECK OPTION.
+/// The table that rows are inserted into; for a view its table, and its WITH CHECK OPTION.
 fn insert_target(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<(Source, Option<ViewCheck>)> {
     let named = ast::TableSource {
         name: insert.table,

@@ -98,7 +98,8 @@ pub struct QueryPlan {
     /// Whether MySQL would merge the query into an outer one: it has no DISTINCT, LIMIT or groups.
     pub is_mergeable: bool,
     /// Whether the order of the rows below the root matters: an ORDER BY was left out because they
-    /// have its order, or expressions are not deterministic. False only for joins and groups.
+    /// have its order, the query is nested, or its expressions are not deterministic. False only for
+    /// joins and groups.
     pub needs_order: bool,
     /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,

@@ -49,8 +49,8 @@ pub struct KnownExprs {
     pub high: Option<Bound>,
 }
 
-/// Restricts a source to the partitions and subpartitions that a statement names. A view has those that its
-/// query names.
+/// Restricts a table to the partitions and subpartitions that a statement names. The partitions of a view are those
+/// that its query names.
 ///
 /// # Errors
 /// 1747 for a view or a table without partitions, 1735 for an unknown partition.

@@ -56,8 +56,8 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
         QueryBody::Nested(inner) if query.order_by.is_empty() && query.limit.is_none() => {
             plan_query(inner, cx)
         }
-        // ORDER BY and LIMIT after the parentheses of a query without them are those of the query.
-        QueryBody::Nested(inner) if is_bare(inner) => plan_body(
+        // ORDER BY and LIMIT after a parenthesized query without its own belong to that query.
+        QueryBody::Nested(inner) if has_only_body(inner) => plan_body(
             &Query {
                 body: inner.body,
                 ..*query
@@ -102,8 +102,8 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     }
 }
 
-/// Whether a query has only a body.
-fn is_bare(query: &Query<'_>) -> bool {
+/// Whether a query is a body without any other clause.
+fn has_only_body(query: &Query<'_>) -> bool {
     let is_ordered = !query.order_by.is_empty() || query.limit.is_some();
     !is_ordered && query.with.is_none() && query.locks.is_empty() && query.into.is_none()
 }
@@ -118,7 +118,7 @@ fn counts_found_rows(body: &QueryBody<'_>) -> bool {
     }
 }
 
-/// Error 1250 for a table's name in the ORDER BY of a set operation, or of a query in parentheses.
+/// Error 1250 for a column with a table name in the ORDER BY after a set operation or a parenthesized query.
 fn check_global_order(query: &Query<'_>) -> Result<()> {
     for item in query.order_by {
         let table = RefCell::new(None);

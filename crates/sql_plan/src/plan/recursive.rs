@@ -101,7 +101,7 @@ fn no_union(cte: &Cte<'_>) -> SqlError {
     SqlError::new(3573, "HY000", text)
 }
 
-/// Error 1235 for recursive operands of UNION DISTINCT before those of UNION ALL, and for operands with ORDER BY,
+/// Error 1235 if a recursive operand of UNION ALL follows one of UNION DISTINCT, and for operands with ORDER BY,
 /// LIMIT or DISTINCT.
 fn check_unions(terms: &[SetTerm<'_>]) -> Result<()> {
     let mut kinds = terms.iter().map(|term| term.all);
@@ -110,12 +110,12 @@ fn check_unions(terms: &[SetTerm<'_>]) -> Result<()> {
             "recursive query blocks with UNION DISTINCT then UNION ALL, in recursive Common Table Expression",
         ));
     }
-    let is_cut = |body: &QueryBody<'_>| match body {
+    let has_refused_clause = |body: &QueryBody<'_>| match body {
         QueryBody::Select(select) => select.options.distinct,
         QueryBody::Nested(query) => !query.order_by.is_empty() || query.limit.is_some(),
         _ => false,
     };
-    if terms.iter().any(|term| is_cut(&term.body)) {
+    if terms.iter().any(|term| has_refused_clause(&term.body)) {
         return Err(SqlError::not_supported(
             "ORDER BY / LIMIT / SELECT DISTINCT in recursive query block of Common Table Expression",
         ));
@@ -123,7 +123,7 @@ fn check_unions(terms: &[SetTerm<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Checks how a recursive operand, which has read the working table `count` times, joins it: errors 3574, 3576 and
+/// Checks how a recursive operand refers to the working table, which it does `count` times: errors 3574, 3576 and
 /// 3577.
 fn check_reference(cte: &Cte<'_>, plan: &QueryPlan, count: u32, working: &Derived) -> Result<()> {
     let wrong = |code: u16, rule: &str| {
@@ -146,18 +146,18 @@ fn check_reference(cte: &Cte<'_>, plan: &QueryPlan, count: u32, working: &Derive
         _ => false,
     };
     let slot = bound.from.scope.sources.iter().position(is_working);
-    let is_first = |slot: usize| {
+    let may_be_first = |slot: usize| {
         let tables = &bound.from.block.tables;
         tables.contains(&slot) && (!bound.from.straight || tables.iter().all(|t| *t >= slot))
     };
-    if slot.is_some_and(|slot| !is_first(slot)) {
+    if slot.is_some_and(|slot| !may_be_first(slot)) {
         let rule = "neither be in the right argument of a LEFT JOIN, nor be forced to be non-first with join order hints";
         return wrong(3576, rule);
     }
     Ok(())
 }
 
-/// Converts a column of a recursive operand to the type of the seed. A text that is longer is an error in strict
+/// Converts a column of a recursive operand to the type of the seed's column. Longer text is an error in strict
 /// mode.
 fn convert_to_seed(plan: &mut QueryPlan, at: usize, column: &ScopeColumn) {
     let ty = &column.ty;
@@ -171,15 +171,18 @@ fn convert_to_seed(plan: &mut QueryPlan, at: usize, column: &ScopeColumn) {
         && let Some(function) = functions::find("SEED TEXT")
     {
         let value = std::mem::replace(item, Expr::null());
-        let value = converted(value, &ColumnType::text(longest(ty.kind), ty.collation));
+        let value = converted(
+            value,
+            &ColumnType::text(unlimited_kind(ty.kind), ty.collation),
+        );
         let args = vec![value, text_literal(&column.name)];
         *item = node(ExprKind::Call(function, args), ty.clone(), true);
     }
     convert_item(plan, at, ty, true);
 }
 
-/// The type of texts of any length that are characters or bytes, as those of `kind` are.
-fn longest(kind: Kind) -> Kind {
+/// The kind of text without a length limit: of bytes if `kind` is one of bytes, else of characters.
+fn unlimited_kind(kind: Kind) -> Kind {
     match kind {
         Kind::Binary | Kind::VarBinary => Kind::LongBlob,
         _ => Kind::LongText,

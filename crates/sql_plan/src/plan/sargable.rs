@@ -384,7 +384,7 @@ pub(super) fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool
             // several keys for a double beyond 2^53.
             ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
         }
-        // The nearest FLOAT is not the nearest DOUBLE.
+        // The FLOAT and the DOUBLE that are nearest to one number of fixed digits differ.
         CompareAs::FixedDouble(_) => ty.kind == Kind::Double && value.ty.kind != Kind::Float,
         CompareAs::Bytes(collation) => {
             matches!(ty.kind, Kind::Enum) || (ty.collation == collation && !ty.is_numeric())

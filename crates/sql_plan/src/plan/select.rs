@@ -10,7 +10,7 @@
 use super::QueryPlan;
 use super::from::{From, bind_from};
 use crate::bind::literal::integer;
-use crate::bind::query::Need;
+use crate::bind::query::SubqueryDemand;
 use crate::bind::{Aggregates, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -137,7 +137,7 @@ fn bind_items(
         match item {
             SelectItem::Wildcard => {
                 if from.scope.sources.is_empty() {
-                    if cx.need() == Need::Existence {
+                    if cx.demand() == SubqueryDemand::Existence {
                         // EXISTS reads no column.
                         items.push(Item {
                             expr: integer(1),
@@ -211,7 +211,7 @@ fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
     }
 }
 
-/// Whether the text of a literal with an introducer has quotes, and is not in hexadecimal or binary digits.
+/// Whether a literal with an introducer is written in quotes, not in hexadecimal or binary digits.
 fn is_quoted(text: &str) -> bool {
     let introducer = |c: char| c == '_' || c.is_ascii_alphanumeric();
     let literal = text.trim().trim_start_matches(introducer).trim_start();

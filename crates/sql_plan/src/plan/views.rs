@@ -287,8 +287,7 @@ pub(super) fn within_join_view<T>(
     })
 }
 
-/// What a view of several tables consists of, beside its tables. Expressions are over slots counted from that
-/// of its first table.
+/// Columns and conditions of a view of several tables. Slots are counted from that of its first table.
 pub(super) struct JoinViewParts {
     /// Its columns by name.
     pub(super) columns: Vec<(String, Expr)>,

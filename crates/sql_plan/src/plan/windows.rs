@@ -14,8 +14,8 @@
 //! removed. The first sort is left out where the access path of the driving scan has its order
 //! ([`first_sort`]).
 //!
-//! Windows without keys see the rows in their given order where that matters, as in MySQL: they come before all
-//! sorts or, if no window needs a sort, after that of ORDER BY.
+//! Windows without keys whose results depend on the order of the rows are computed before all sorts, as in MySQL; if
+//! no other window needs a sort, they are computed in the order of ORDER BY.
 
 use super::OrderKey;
 use super::grouping::is_same_expr;
@@ -70,17 +70,17 @@ pub(super) fn add_window_functions(
     }))
 }
 
-/// The order of the rows below window functions, and the use of their order above.
+/// Properties of the order of rows on which the plan of windows depends.
 #[derive(Clone, Copy)]
 pub(super) struct RowOrder {
     /// Whether the rows have the order of the first sort.
     pub(super) is_presorted: bool,
-    /// Whether DISTINCT above may change the order.
+    /// Whether a DISTINCT above the windows may change the order of their rows.
     pub(super) is_distinct: bool,
 }
 
-/// The keys of the first sort, if an index may have their order; else none. A TIMESTAMP is not
-/// among them: equal local times need not be neighbours when clocks are set back.
+/// The keys of the first sort if all of them are columns whose order an index may have; otherwise none. A
+/// TIMESTAMP is excluded: rows of equal local time need not be adjacent when clocks are set back.
 pub(super) fn first_sort(windows: &Windows, order_by: &[OrderKey]) -> Vec<OrderKey> {
     let is_stored = |key: &OrderKey| {
         matches!(
@@ -105,13 +105,16 @@ struct SharedSort {
 }
 
 /// Number of sort keys of a window.
-fn keys(window: &BoundWindow) -> usize {
+fn key_count(window: &BoundWindow) -> usize {
     window.partition.len() + window.order.len()
 }
 
 /// Whether the results of a window without keys depend on the order of the rows.
 fn depends_on_order(windows: &Windows, at: usize) -> bool {
-    let window = windows.windows.get(at).filter(|window| keys(window) == 0);
+    let window = windows
+        .windows
+        .get(at)
+        .filter(|window| key_count(window) == 0);
     let whole = |window: &BoundWindow| {
         let ends = [&window.frame.start, &window.frame.end];
         window.frame.range || ends.iter().all(|end| matches!(end, FrameBound::Unbounded))
@@ -121,8 +124,8 @@ fn depends_on_order(windows: &Windows, at: usize) -> bool {
     window.is_some_and(|window| !whole(window) || !calls.all(is_aggregate))
 }
 
-/// The sorts, in the order of the first windows that they serve; but one that provides the order of
-/// ORDER BY is the last. Also returns whether there is one.
+/// The sorts, in the order of the first windows that they serve, except that a sort that provides the
+/// order of ORDER BY is the last one. Also returns whether there is such a sort.
 fn passes(windows: &Windows, order_by: &[OrderKey]) -> (Vec<SharedSort>, bool) {
     let mut passes = shared_sorts(windows, order_by);
     let provider = passes.iter().rposition(|pass| provides(pass, order_by));
@@ -142,7 +145,7 @@ fn shared_sorts(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
         .into_iter()
         .filter_map(|at| Some((at, windows.windows.get(at)?)))
         .collect();
-    longest.sort_by_key(|(_, window)| std::cmp::Reverse(keys(window)));
+    longest.sort_by_key(|(_, window)| std::cmp::Reverse(key_count(window)));
     let mut passes: Vec<SharedSort> = Vec::new();
     for (at, window) in longest {
         match passes.iter_mut().find(|pass| serves(&pass.sort, window)) {

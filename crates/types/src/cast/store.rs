@@ -65,7 +65,7 @@ impl Target<'_> {
         self.truncated(cx)
     }
 
-    /// 1406 as a warning.
+    /// Warning 1406.
     pub(super) fn warn_too_long(&self, cx: &mut CastCx<'_>) {
         cx.warn(
             ER_DATA_TOO_LONG,

@@ -246,7 +246,7 @@ pub(super) fn store_bit(
                 to.too_long(cx)?;
             }
             if cx.mode.is_strict() {
-                // IGNORE in strict mode.
+                // With IGNORE.
                 to.warn_too_long(cx);
             } else {
                 to.out_of_range(cx)?;

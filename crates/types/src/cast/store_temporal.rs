@@ -79,7 +79,7 @@ pub(super) fn store_date(
     Ok(Value::Date(full.date()))
 }
 
-/// Whether a number is below or above those of dates and times.
+/// Whether a number is out of the range of dates and times.
 fn is_outside(value: ValueRef<'_>) -> bool {
     const LARGEST: i64 = 99_991_231_235_959;
     match value {

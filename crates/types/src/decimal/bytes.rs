@@ -11,8 +11,8 @@ use super::{Decimal, MAX_SCALE};
 /// Sign and exponent byte of zero.
 const ZERO: u8 = 0x80;
 
-/// Bits beside the scale in the first byte of the form for hash tables: below zero, and more than 64
-/// bits.
+/// Bits beside the scale in the first byte of the form for hash tables: the number is negative; its
+/// magnitude has more than 64 bits.
 const NEGATIVE: u8 = 0x80;
 const LONG: u8 = 0x40;
 
@@ -56,8 +56,8 @@ impl Decimal {
         (*scale <= MAX_SCALE).then(|| Decimal::raw(magnitude, *negative != 0, *scale))
     }
 
-    /// Appends a form for hash tables, which is equal for equal numbers and prefix-free: sign and scale
-    /// without trailing zeros in one byte, then the magnitude in 8 or 32 bytes.
+    /// Appends a form for hash tables, which is equal for equal numbers and prefix-free: one byte with the
+    /// sign and the scale, then the magnitude in 8 or 32 bytes, both without trailing zeros of the fraction.
     pub fn append_hashable(self, out: &mut Vec<u8>) {
         let number = self.normalized();
         let head = number.scale | if number.negative { NEGATIVE } else { 0 };

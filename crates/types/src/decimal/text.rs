@@ -53,12 +53,11 @@ impl Decimal {
         Ok(prefix.value)
     }
 
-    /// Reads a literal, which may have more digits than a column. Beyond 76 digits before the point it is the greatest
-    /// number of a column, as in MySQL beyond 81, and the second result is true.
+    /// Reads a literal, which may have more digits than a column. A literal with more than 76 digits before the point
+    /// (MySQL: 81) becomes the greatest number of a column.
     #[must_use]
-    pub fn parse_literal(text: &[u8]) -> (Decimal, bool) {
-        let prefix = Decimal::read_prefix(text, MAX_DIGITS);
-        (prefix.value, prefix.overflow)
+    pub fn parse_literal(text: &[u8]) -> Decimal {
+        Decimal::read_prefix(text, MAX_DIGITS).value
     }
 
     /// Reads the longest number at the front of a text, after spaces.
@@ -67,8 +66,8 @@ impl Decimal {
         Decimal::read_prefix(text, MAX_PRECISION)
     }
 
-    /// As [`Decimal::parse_prefix`], with at most this number of digits.
-    fn read_prefix(text: &[u8], most: u8) -> Prefix {
+    /// As [`Decimal::parse_prefix`], with at most `max_digits` digits.
+    fn read_prefix(text: &[u8], max_digits: u8) -> Prefix {
         let none = Prefix {
             value: Decimal::ZERO,
             read: 0,
@@ -94,7 +93,7 @@ impl Decimal {
         }
         let (exponent, used) = parse_exponent(rest);
         let read = text.len() - rest.len() + used;
-        match build((int, frac), exponent, negative, most) {
+        match build((int, frac), exponent, negative, max_digits) {
             Ok(value) => Prefix {
                 value,
                 read,
@@ -254,12 +253,12 @@ fn build_small(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Option
     (word > 0).then(|| Decimal::raw(Wide::from(u128::from(word)), negative, scale))
 }
 
-/// Puts a number together from the digits before and after its point.
+/// Builds a number of at most `max_digits` digits from the digits before and after its point.
 fn build(
     (int, frac): (&[u8], &[u8]),
     exponent: i64,
     negative: bool,
-    most: u8,
+    max_digits: u8,
 ) -> Result<Decimal, DecimalError> {
     if let Some(small) = build_small(int, frac, exponent, negative) {
         return Ok(small);
@@ -283,10 +282,10 @@ fn build(
             u8::try_from(scale).unwrap_or(0),
         ));
     }
-    if integer_digits > i64::from(most) {
+    if integer_digits > i64::from(max_digits) {
         return Err(DecimalError::Overflow);
     }
-    let scale = scale.min(i64::from(most) - integer_digits.max(0));
+    let scale = scale.min(i64::from(max_digits) - integer_digits.max(0));
     // Digits to take: down to the scale.
     let take = integer_digits + scale;
     let mut magnitude = Wide::ZERO;

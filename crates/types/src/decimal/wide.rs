@@ -40,7 +40,7 @@ fn div_rem_word<const N: usize>(words: &[u64; N], divisor: u64) -> ([u64; N], u6
     let mut out = [0; N];
     let mut rest = 0u64;
     for i in (0..N).rev() {
-        // The leading words of small numbers: a division of 128 bits takes several times as long.
+        // For leading words, and for numbers of one word: a division of 128 bits takes several times as long.
         if rest == 0 {
             out[i] = words[i] / divisor;
             rest = words[i] % divisor;

@@ -212,21 +212,25 @@ impl Query {
         phrases.any(|phrase| phrase.parts.iter().any(|part| part.term == term))
     }
 
-    /// The phrases of which an index cannot tell whether a document has them, by number, as their words:
-    /// those that have words which are not indexed, and in an index of several columns all, because their
-    /// words must be in one column.
-    pub fn phrases_in_texts(&self, has_columns: bool) -> impl Iterator<Item = (usize, &[String])> {
+    /// The phrases that must be verified in a document's texts, by number, as their words: those that have
+    /// words which are not indexed; in an index of several columns all, because the entries do not tell
+    /// whether their words are in one column.
+    pub fn phrases_to_verify(
+        &self,
+        has_several_columns: bool,
+    ) -> impl Iterator<Item = (usize, &[String])> {
         let phrases = self.phrases.iter().enumerate();
-        let undecided = phrases.filter(move |(_, phrase)| phrase.needs_texts(has_columns));
+        let undecided =
+            phrases.filter(move |(_, phrase)| phrase.must_be_verified(has_several_columns));
         undecided.map(|(number, phrase)| (number, phrase.words.as_slice()))
     }
 }
 
 impl Phrase {
-    /// Whether only the texts of a document can tell that it has the phrase. Words at a distance may be in
-    /// different columns.
-    pub(super) fn needs_texts(&self, has_columns: bool) -> bool {
-        self.distance.is_none() && (has_columns || self.parts.len() < self.words.len())
+    /// Whether the phrase must be verified in a document's texts. Not if it has a distance: its words may then be
+    /// in different columns.
+    pub(super) fn must_be_verified(&self, has_several_columns: bool) -> bool {
+        self.distance.is_none() && (has_several_columns || self.parts.len() < self.words.len())
     }
 }
 
@@ -388,7 +392,7 @@ impl<'t> Parser<'t, '_> {
                 return Err(self.unexpected("FTS_NUMB"));
             };
             self.advance();
-            // As in InnoDB, a distance of 0 is none.
+            // As in InnoDB, 0 means no distance.
             distance = Some(digits.parse().unwrap_or(u64::MAX)).filter(|distance| *distance > 0);
         }
         Ok(self.phrase_of(text, distance))

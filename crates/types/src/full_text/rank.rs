@@ -52,10 +52,10 @@ pub struct Occurrences<'p> {
 pub struct IndexedDocument<'p> {
     /// By position in [`Query::terms`].
     pub terms: &'p [Occurrences<'p>],
-    /// Whether the places number the words of several columns.
-    pub has_columns: bool,
-    /// Whether the texts do not have a phrase, though the places of its indexed words fit
-    /// ([`Query::phrases_in_texts`]).
+    /// Whether the index has several columns, whose words have consecutive numbers.
+    pub has_several_columns: bool,
+    /// Whether the texts lack a phrase although the places of its indexed words fit
+    /// ([`Query::phrases_to_verify`]).
     pub lacks: &'p dyn Fn(usize) -> bool,
 }
 
@@ -151,7 +151,7 @@ impl<'t> Document<'t> {
         occurrences
     }
 
-    /// Whether the words stand together somewhere in one column.
+    /// Whether the words stand together in one of the columns.
     #[must_use]
     pub fn has_words(&self, phrase: &[String]) -> bool {
         if phrase.is_empty() {
@@ -264,8 +264,8 @@ impl Searched for IndexedDocument<'_> {
         match phrase.distance {
             Some(distance) => self.has_within(&phrase.parts, distance),
             None => {
-                let in_texts = phrase.needs_texts(self.has_columns);
-                self.fits(phrase) && !(in_texts && (self.lacks)(number))
+                let must_be_verified = phrase.must_be_verified(self.has_several_columns);
+                self.fits(phrase) && !(must_be_verified && (self.lacks)(number))
             }
         }
     }

@@ -108,7 +108,7 @@ impl Path {
         found
     }
 
-    /// The value that it selects, if it cannot select several ([`Path::is_multiple`]).
+    /// The value that it selects. For paths that cannot select several ([`Path::is_multiple`]).
     #[must_use]
     pub fn select_single<'j>(&self, document: &'j Json) -> Option<&'j Json> {
         self.steps

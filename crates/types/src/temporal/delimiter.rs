@@ -54,7 +54,7 @@ pub fn of_date(text: &[u8]) -> Option<DeprecatedDelimiter> {
     if at == 0 {
         return None;
     }
-    // A point after a date of digits only is no delimiter.
+    // A point after a date of digits only (20211018.121000) is not reported.
     if at == 8 && text.get(at) == Some(&b'.') {
         return None;
     }
@@ -98,7 +98,7 @@ pub fn of_time(text: &[u8]) -> Option<DeprecatedDelimiter> {
     if is_space(text, 0) {
         return superfluous(text, 0);
     }
-    if super::parse::dated_time(text).is_some() {
+    if super::parse::leading_datetime(text).is_some() {
         return of_date(text);
     }
     let mut at = usize::from(matches!(text.first(), Some(b'-' | b'+')));

@@ -24,7 +24,7 @@ pub struct ParsedDateTime {
     pub date_only: bool,
     /// The time zone offset in seconds east of UTC, if given.
     pub offset: Option<i32>,
-    /// Digits of the fraction of the second that were given.
+    /// Number of digits given for the fraction of the second.
     pub fraction_digits: usize,
 }
 
@@ -220,10 +220,10 @@ struct ParsedFields {
     fields: Fields,
     /// Number of fields.
     count: usize,
-    /// Digits of the year.
+    /// Number of digits of the year.
     year_len: usize,
     micros: u32,
-    /// Digits of the fraction.
+    /// Number of digits of the fraction.
     fraction_digits: usize,
 }
 
@@ -310,7 +310,7 @@ impl Time {
     pub fn parse(text: &[u8]) -> Option<ParsedTime> {
         let mut cursor = Cursor { rest: text };
         cursor.skip_spaces();
-        if let Some(full) = dated_time(cursor.rest) {
+        if let Some(full) = leading_datetime(cursor.rest) {
             let value = full.value.time();
             return Some(ParsedTime {
                 value,
@@ -381,8 +381,8 @@ impl Time {
     }
 }
 
-/// The date and time that a text of a time begins with, if it does.
-pub(super) fn dated_time(text: &[u8]) -> Option<ParsedDateTime> {
+/// The date and time at the front of a text that is read as a time, if there is one.
+pub(super) fn leading_datetime(text: &[u8]) -> Option<ParsedDateTime> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     // '10:05:03.000007' would read as a date of seven fields.
     let apart = text.iter().any(|b| matches!(b, b' ' | b'T'));
@@ -443,7 +443,7 @@ impl Date {
         DateTime::parse(text, rules).map(|p| p.value.date())
     }
 
-    /// The value of the literal `DATE 'text'`; `None` if there is more than a date.
+    /// The value of the literal `DATE 'text'`; `None` if the text is not exactly a date.
     #[must_use]
     pub fn of_literal(text: &[u8], rules: DateRules) -> Option<Date> {
         let parsed = DateTime::parse(text, rules).filter(|p| p.date_only && !p.truncated);
@@ -452,7 +452,7 @@ impl Date {
 }
 
 impl DateTime {
-    /// The value of the literal `TIMESTAMP 'text'`; `None` if it is not a whole date with a time.
+    /// The value of the literal `TIMESTAMP 'text'`; `None` if the text is not exactly a date and a time.
     #[must_use]
     pub fn of_literal(text: &[u8], rules: DateRules) -> Option<ParsedDateTime> {
         DateTime::parse(text, rules).filter(|p| !p.date_only && !p.truncated)
@@ -460,17 +460,17 @@ impl DateTime {
 }
 
 impl Time {
-    /// Whether a text is a date with a time.
+    /// Whether a text begins with a date and a time, so that it is not a time alone.
     #[must_use]
-    pub fn begins_with_date(text: &[u8]) -> bool {
-        dated_time(text.trim_ascii_start()).is_some()
+    pub fn begins_with_datetime(text: &[u8]) -> bool {
+        leading_datetime(text.trim_ascii_start()).is_some()
     }
 
-    /// The value of the literal `TIME 'text'`, with the digits of its fraction; `None` for a text that begins
-    /// with a date, or is out of range.
+    /// The value of the literal `TIME 'text'`, and the number of digits of its fraction; `None` if the text is not
+    /// exactly a time, or is out of range.
     #[must_use]
     pub fn of_literal(text: &[u8]) -> Option<(Time, usize)> {
-        if Time::begins_with_date(text) {
+        if Time::begins_with_datetime(text) {
             return None;
         }
         let parsed = Time::parse(text).filter(|p| !p.truncated && !p.clipped)?;

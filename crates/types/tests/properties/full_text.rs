@@ -61,14 +61,14 @@ fn rank_by_index(query: &Query, text: &str, frequencies: &Frequencies) -> Option
         })
         .collect();
     let document = Document::new(&[text], &rules);
-    let gaps: Vec<(usize, &[String])> = query.phrases_in_texts(false).collect();
+    let gaps: Vec<(usize, &[String])> = query.phrases_to_verify(false).collect();
     let lacks = |number: usize| {
         let (_, words) = gaps.iter().find(|(n, _)| *n == number).unwrap();
         !document.has_words(words)
     };
     let indexed = IndexedDocument {
         terms: &terms,
-        has_columns: false,
+        has_several_columns: false,
         lacks: &lacks,
     };
     query.ranking(frequencies).rank_indexed(&indexed)

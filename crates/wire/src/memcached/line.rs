@@ -41,16 +41,16 @@ pub(super) fn key_fits(key: &[u8]) -> bool {
 /// Parses a command line, passed without its line terminator.
 #[inline]
 pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
-    match parse_usual_set(line) {
+    match parse_simple_set(line) {
         Some(set) => set,
         None => parse_any_line(line),
     }
 }
 
-/// Parses a `set` as clients write it: single spaces, a valid key, short numbers without signs, no other words. Other lines are
-/// left to [`parse_any_line`], which accepts these, too.
+/// Fast path for a `set` as most clients write it: single spaces, a valid key, short numbers without signs, no other words.
+/// [`parse_any_line`] parses such a line with the same result, and all others.
 #[inline]
-fn parse_usual_set(line: &[u8]) -> Option<Line<'_>> {
+fn parse_simple_set(line: &[u8]) -> Option<Line<'_>> {
     const MAX_DIGITS: usize = 9;
     let words = line.strip_prefix(b"set ")?;
     let end = words.iter().take(MAX_KEY + 1).position(|b| *b == b' ')?;
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_set_means_what_it_means_to_the_general_parser() {
+    fn a_simple_set_is_parsed_as_by_the_general_parser() {
         let (long, too_long) = ("k".repeat(MAX_KEY), "k".repeat(MAX_KEY + 1));
         let keys = [
             "k",
@@ -446,7 +446,7 @@ mod tests {
             "1\r",
         ];
         let mut random = Random(16);
-        let mut usual = 0;
+        let mut simple = 0;
         for _ in 0..40_000 {
             let words = [*random.pick(&keys)]
                 .into_iter()
@@ -458,12 +458,12 @@ mod tests {
                 line += word;
             }
             line += *random.pick(&["", "", "", " ", " noreply", " 1", "\r"]);
-            if let Some(set) = parse_usual_set(line.as_bytes()) {
-                usual += 1;
+            if let Some(set) = parse_simple_set(line.as_bytes()) {
+                simple += 1;
                 let general = shown(&parse_any_line(line.as_bytes()));
                 assert_eq!(shown(&set), general, "{line:?}");
             }
         }
-        assert!(usual > 200, "{usual}");
+        assert!(simple > 200, "{simple}");
     }
 }

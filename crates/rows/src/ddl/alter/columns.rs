@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
-/// Whether the statement gives a column its expression, over the names that it leaves.
+/// Whether the statement defines a column or its default anew, so that its expression uses the new names of columns.
 fn is_redefined(column: &Column, ops: &[AlterOp]) -> bool {
     let is_named = |name: &String| name.eq_ignore_ascii_case(&column.name);
     ops.iter().any(|op| match op {
@@ -56,8 +56,8 @@ fn drop_columns(
     Ok(())
 }
 
-/// Whether a generated column that the statement redefines reads columns by names that belonged to others before: its
-/// values change though its text may not.
+/// Whether a generated column that the statement redefines reads a name that belonged to another column before. Its values
+/// then change, even if the text of its expression does not.
 fn reads_other_columns(plan: &Plan, columns: &[Column], ops: &[AlterOp]) -> bool {
     let is_moved = |name: &String| {
         let same = |other: &String| other.eq_ignore_ascii_case(name);

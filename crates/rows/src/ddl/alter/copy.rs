@@ -68,14 +68,16 @@ pub(super) struct Entry {
     pub(super) unique_position: Option<(usize, usize)>,
 }
 
-/// A value in the type of a column. A number, a date or a time becomes the document that its text is.
-fn convert(
+/// Converts a value to the type of a column. For a JSON column, the text of a number, date or time is parsed as
+/// a document.
+fn convert_value(
     value: ValueRef<'_>,
     from: Option<&ColumnType>,
-    (to, name): (&ColumnType, &str),
+    column: &crate::definition::Column,
     row: u64,
     cast: &mut CastCx<'_>,
 ) -> Result<Value> {
+    let (to, name) = (&column.ty, &column.name);
     let is_text = matches!(value, ValueRef::Bytes(_));
     match from.filter(|from| to.kind == Kind::Json && !is_text && from.kind != Kind::Set) {
         Some(from) => {
@@ -158,7 +160,7 @@ impl Copy<'_> {
                     if old.is_null() {
                         Value::Null
                     } else {
-                        convert(old, from, (&column.ty, &column.name), self.rows, cast)?
+                        convert_value(old, from, column, self.rows, cast)?
                     }
                 }
             };

@@ -36,9 +36,9 @@ pub(super) fn add_all(
             AlterOp::RenameIndex(old, new) => rename_index(before, plan, old, new)?,
             AlterOp::SetIndexVisible(name, visible) => {
                 let at = declared_index(&plan.table, name);
-                let replacing = indexes::replaces_primary(&plan.table);
-                let is_replacing = replacing.is_some_and(|i| i.name.eq_ignore_ascii_case(name));
-                if !visible && (at == Some(0) || is_replacing) {
+                let implicit = indexes::implicit_primary_key(&plan.table);
+                let is_implicit = implicit.is_some_and(|i| i.name.eq_ignore_ascii_case(name));
+                if !visible && (at == Some(0) || is_implicit) {
                     return Err(errors::primary_invisible());
                 }
                 let index = at.and_then(|at| plan.table.indexes.get_mut(at));

@@ -522,8 +522,8 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// Pushes a row for every group, with the results of the aggregates; in the order of the first rows
-    /// of groups if the consumer needs it.
+    /// Pushes a row for every group, with the results of the aggregates; if `is_ordered`, in the order of
+    /// the groups' first rows.
     fn finish(
         mut self,
         is_ordered: bool,
@@ -595,8 +595,8 @@ impl<'p> Groups<'p> {
     }
 }
 
-/// Appends what a row of a ROLLUP has after the results of aggregates: its keys, and for each key
-/// whether the row is summed over it.
+/// Appends the values of a ROLLUP row after the results of its aggregates: its keys, and for each key
+/// whether the row aggregates over it (GROUPING).
 fn push_rollup_keys(plan: &Aggregate, keys: Vec<Value>, results: &mut Vec<Value>) {
     let (kept, all) = (keys.len(), plan.group_by.len());
     results.extend(keys);

@@ -15,7 +15,7 @@
 //! Invariants:
 //! 1. Only one spilled group at a time is in memory.
 //! 2. Groups are returned in the order of their first rows if their consumer needs an order: in a
-//!    query inside of another, and below a LIMIT.
+//!    nested query, and below a LIMIT.
 //!
 //! Rejected: partitioning by hash (a group larger than memory needs recursion, and the order of
 //! groups needs a sort anyway); merging of partial states (sums of DOUBLE would depend on the
@@ -249,10 +249,10 @@ impl SpilledGroups {
         exec.note_spilled(plan, Role::Group, records.size());
         let mut records = records.finish(states)?;
         let mut group = SpilledGroup::new(plan);
-        let mut target = if is_ordered {
-            Target::Sorter(GroupResults::new())
+        let mut destination = if is_ordered {
+            Destination::Sorter(GroupResults::new())
         } else {
-            Target::Consumer {
+            Destination::Consumer {
                 read,
                 arena: Bump::new(),
                 consume,
@@ -264,7 +264,7 @@ impl SpilledGroups {
             let (key, record) = records.record();
             if count == 0 || group.key != key {
                 if count > 0 {
-                    wants_more = group.finish(plan, &mut target, exec)?;
+                    wants_more = group.finish(plan, &mut destination, exec)?;
                 }
                 count += 1;
                 group.begin(key, record, plan, states)?;
@@ -273,19 +273,19 @@ impl SpilledGroups {
         }
         records.close(states);
         if count > 0 && wants_more {
-            group.finish(plan, &mut target, exec)?;
+            group.finish(plan, &mut destination, exec)?;
         }
         exec.end_part(plan, Role::Group, 0, count, since);
-        match target {
-            Target::Sorter(results) => results.send(plan, read, exec, consume).map(|_| ()),
-            Target::Consumer { .. } => Ok(()),
+        match destination {
+            Destination::Sorter(results) => results.send(plan, read, exec, consume).map(|_| ()),
+            Destination::Consumer { .. } => Ok(()),
         }
     }
 }
 
-/// The destination of groups.
-enum Target<'t, 'c> {
-    /// They are sorted by their first rows.
+/// The destination of finished groups.
+enum Destination<'t, 'c> {
+    /// Sorts them by their first rows.
     Sorter(GroupResults),
     Consumer {
         read: &'t InputColumns,
@@ -378,7 +378,7 @@ impl SpilledGroup {
     fn finish(
         &mut self,
         plan: &Aggregate,
-        target: &mut Target<'_, '_>,
+        destination: &mut Destination<'_, '_>,
         exec: &Exec<'_>,
     ) -> ExecResult<bool> {
         let states = exec.shared.states;
@@ -388,13 +388,13 @@ impl SpilledGroup {
             self.results.push(done.finish(call, exec.env)?);
         }
         states.release(states.used().saturating_sub(self.charged_before));
-        match target {
-            Target::Sorter(sorter) => {
+        match destination {
+            Destination::Sorter(sorter) => {
                 let write_first = |out: &mut Vec<u8>| out.extend_from_slice(&self.first);
                 sorter.add(self.number, write_first, &self.results, states)?;
                 Ok(true)
             }
-            Target::Consumer {
+            Destination::Consumer {
                 read,
                 arena,
                 consume,

@@ -110,7 +110,7 @@ impl<'p> Evaluator<'p> {
     /// A call whose arguments are columns of a record.
     ///
     /// # Errors
-    /// 1210 for a number that is out of range or NULL, unless it is a variable in NTH_VALUE.
+    /// 1210 for a number that is out of range or NULL. Only NTH_VALUE accepts NULL, from a variable.
     pub(super) fn new(
         call: &'p WindowCall,
         frame: &WindowFrame,
@@ -143,7 +143,7 @@ impl<'p> Evaluator<'p> {
             WindowFunction::Last(value) => Evaluator::Last(Reader::new(value)),
             WindowFunction::Nth { value, .. } => Evaluator::Nth {
                 number: if is_variable(call) && number_of(call, 1, cx)?.is_none() {
-                    // No row has the number NULL.
+                    // No frame has so many rows: the result is NULL.
                     usize::MAX
                 } else {
                     number(1)?

@@ -11,7 +11,7 @@
 //! Records go through stages: a sort for each pass of the plan, and one stage for each window,
 //! which adds the results of its functions. A window whose results depend only on the rows before
 //! passes its records on at once; any other window buffers a partition ([`partition`]). If the input
-//! has the order of the first sort, its keys are computed, and nothing is sorted.
+//! has the order of the first sort, only the sort keys are computed.
 //!
 //! ```text
 //! record   inputs | non-empty slots (8) | carried columns | aggregates | results of windows ...
@@ -264,7 +264,7 @@ impl Over<'_> {
 
 /// A step on the way of the records.
 enum Stage<'p> {
-    /// Adds the sort keys to records that come in their order.
+    /// Computes the sort keys of records that come in the order of the sort.
     Keys(Box<KeyEncoder<'p>>),
     Sort(Box<SortStage<'p>>),
     Over(Box<OverStage<'p>>),
@@ -276,7 +276,7 @@ struct KeyEncoder<'p> {
     /// As in [`Pass`]; empty if keys are not memcomparable.
     cuts: &'p [usize],
     key: Vec<u8>,
-    /// The ends of the cuts.
+    /// Scratch buffer: the ends of the cuts, four bytes each.
     ends: Vec<u8>,
 }
 
@@ -458,7 +458,7 @@ impl<'p> KeyEncoder<'p> {
         Ok(SortedKey { key, ends })
     }
 
-    /// Encodes the keys of a record, which are inputs of it; `None` if they are not memcomparable.
+    /// Encodes the keys of a record from its inputs; `None` if they are not memcomparable.
     fn of_record(&mut self, record: &[u8]) -> ExecResult<Option<SortedKey<'_>>> {
         if !self.keys.are_memcomparable() {
             return Ok(None);

@@ -166,7 +166,7 @@ fn part<'a>(
     }
 }
 
-/// JSON_LENGTH. Several values at a path count as an array of them.
+/// JSON_LENGTH. Several values selected by a path count as an array.
 fn length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(document) = c.document(0, "json_length")? else {
         return Ok(ValueRef::Null);

@@ -208,7 +208,7 @@ fn converted<'a>(c: &Call<'_, 'a>, found: &Json) -> Result<Option<ValueRef<'a>>>
         other if characters => exact_cast(c, c.keep(&other.to_text()), &text),
         Json::Array(_) | Json::Object(_) => Ok(None),
         _ if temporal => Ok(None),
-        // A year of two digits is not completed.
+        // One or two digits are no year here: the century is not added.
         Json::Int(1..=99) if c.ty.kind == Kind::Year => Ok(None),
         Json::Bool(b) => exact_cast(c, ValueRef::Int(i64::from(*b)), &ColumnType::bigint()),
         Json::Int(v) => exact_cast(c, ValueRef::Int(*v), &ColumnType::bigint()),
@@ -226,7 +226,7 @@ fn fits_integer(value: ValueRef<'_>, unsigned: bool) -> bool {
         (ValueRef::UInt(v), false) => i64::try_from(v).is_ok(),
         (ValueRef::Decimal(v), true) => !v.is_negative(),
         (ValueRef::Double(v), true) => (0.0..2.0 * TWO_TO_63).contains(&v.round()),
-        // The least integer has no fraction, so that a document has it as an integer.
+        // -2^63 itself is an integer of a document; a double of that value was rounded from a smaller number.
         (ValueRef::Double(v), false) => v.round().abs() < TWO_TO_63,
         _ => true,
     }
