@@ -391,14 +391,19 @@ impl BoundQuery {
         let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
         if self.rollup {
             let rollup = grouping::Rollup { keys, aggregates };
-            let key_of = |item| named.keys.iter().position(|key| *key == Some(item));
+            // A name in GROUP BY may also be that of a column of the tables.
+            let key_of = |item, e: &Expr| {
+                let mut pairs = named.keys.iter().zip(keys);
+                pairs
+                    .position(|(named, key)| *named == Some(item) && grouping::is_same_expr(key, e))
+            };
             for (at, item) in self.items.iter_mut().enumerate() {
-                if let Some(key) = key_of(at) {
+                if let Some(key) = key_of(at, &item.expr) {
                     rollup.replace_by(key, &mut item.expr);
                 }
             }
             for (order, item) in self.order_by.iter_mut().zip(&named.order) {
-                if let Some(key) = item.and_then(key_of) {
+                if let Some(key) = item.and_then(|item| key_of(item, &order.expr)) {
                     rollup.replace_by(key, &mut order.expr);
                 }
             }

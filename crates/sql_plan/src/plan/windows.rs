@@ -40,7 +40,9 @@ pub(super) fn add_window_functions(
         };
         aggregate.calls.len() + keys
     });
-    let mut passes = passes(&windows, order_by);
+    // Groups are sorted after the windows.
+    let grouped = input.aggregate().is_some();
+    let mut passes = passes(&windows, order_by, grouped);
     if let Some(at) = passes.iter().rposition(|pass| provides(pass, order_by)) {
         let last = passes.remove(at);
         passes.push(last);
@@ -94,7 +96,7 @@ fn depends_on_order(windows: &Windows, at: usize) -> bool {
 }
 
 /// The sorts, in the order of the first windows that they serve; windows that need the given order come before them.
-fn passes(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
+fn passes(windows: &Windows, order_by: &[OrderKey], grouped: bool) -> Vec<SharedSort> {
     let (unsorted, shared): (Vec<usize>, Vec<usize>) =
         (0..windows.windows.len()).partition(|at| depends_on_order(windows, *at));
     let mut longest: Vec<(usize, &BoundWindow)> = shared
@@ -119,7 +121,7 @@ fn passes(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
     if !unsorted.is_empty() {
         let is_sorted = passes.iter().any(|pass| !pass.sort.is_empty());
         let known_before = |key: &OrderKey| key.expr.is_fixed() && !key.expr.has_window();
-        let sort = if !is_sorted && order_by.iter().all(known_before) {
+        let sort = if !is_sorted && !grouped && order_by.iter().all(known_before) {
             order_by.to_vec()
         } else {
             Vec::new()
