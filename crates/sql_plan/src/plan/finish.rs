@@ -436,18 +436,19 @@ impl BoundQuery {
         let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
         if self.rollup {
             let rollup = grouping::Rollup { keys, aggregates };
-            let key_of = |item| references.keys.iter().position(|key| *key == Some(item));
-            // A name of GROUP BY may be that of an item and still mean a column.
-            let is_key =
-                |key: usize, e: &Expr| keys.get(key).is_some_and(|k| grouping::is_same_expr(k, e));
+            // A name in GROUP BY may also be that of a column of the tables.
+            let key_of = |item, e: &Expr| {
+                let mut pairs = references.keys.iter().zip(keys);
+                pairs
+                    .position(|(named, key)| *named == Some(item) && grouping::is_same_expr(key, e))
+            };
             for (at, item) in self.items.iter_mut().enumerate() {
-                if let Some(key) = key_of(at).filter(|key| is_key(*key, &item.expr)) {
+                if let Some(key) = key_of(at, &item.expr) {
                     rollup.replace_with_key(key, &mut item.expr);
                 }
             }
             for (order, item) in self.order_by.iter_mut().zip(&references.order) {
-                let key = item.and_then(key_of);
-                if let Some(key) = key.filter(|key| is_key(*key, &order.expr)) {
+                if let Some(key) = item.and_then(|item| key_of(item, &order.expr)) {
                     rollup.replace_with_key(key, &mut order.expr);
                 }
             }

@@ -230,9 +230,8 @@ impl<'f> DependentColumns<'f> {
         let known = |at: usize| self.columns.contains(&(slot, at));
         // In a row without a match all columns are NULL, also those that the derived table computes from NULL.
         let never_null = |at: usize| derived.columns.get(at).is_some_and(|c| !c.nullable);
-        if self.is_outer_joined(slot) && !(0..width).any(|at| known(at) && never_null(at)) {
-            return Vec::new();
-        }
+        let is_weak =
+            self.is_outer_joined(slot) && !(0..width).any(|at| known(at) && never_null(at));
         let keys: Vec<Expr> = items()
             .filter(|(at, _)| known(*at))
             .map(|(_, e)| e.clone())
@@ -240,7 +239,16 @@ impl<'f> DependentColumns<'f> {
         let within = DependentColumns::new(&query.from, &keys, &query.aggregates.windows);
         let mut groups = query.group_by.iter();
         let whole = query.grouped && groups.all(|e| within.first_independent_column(e).is_none());
+        let is_null_with_keys = |e: &Expr| {
+            let mut strict = HashSet::new();
+            find_strict(e, &mut strict);
+            let mut columns = keys.iter().filter_map(column_of);
+            columns.any(|column| strict.contains(&column))
+        };
         let dependent = |e: &Expr| {
+            if is_weak && !is_null_with_keys(e) {
+                return false;
+            }
             let depends = within.first_independent_column(e).is_none();
             whole || depends && e.is_fixed() && !e.has_window() && !e.has_aggregate()
         };

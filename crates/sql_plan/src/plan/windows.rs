@@ -41,7 +41,9 @@ pub(super) fn add_window_functions(
         };
         aggregate.calls.len() + keys
     });
-    let (passes, provides_order) = passes(&windows, order_by);
+    // Groups are sorted after the windows.
+    let grouped = input.aggregate().is_some();
+    let (passes, provides_order) = passes(&windows, order_by, grouped);
     if provides_order && !order.is_distinct {
         order_by.clear();
     }
@@ -91,7 +93,7 @@ pub(super) fn first_sort(windows: &Windows, order_by: &[OrderKey]) -> Vec<OrderK
             }
         )
     };
-    let (passes, _) = passes(windows, order_by);
+    let (passes, _) = passes(windows, order_by, false);
     let first = passes.into_iter().next().map(|pass| pass.sort);
     first
         .filter(|sort| sort.iter().all(is_stored))
@@ -126,8 +128,8 @@ fn depends_on_order(windows: &Windows, at: usize) -> bool {
 
 /// The sorts, in the order of the first windows that they serve, except that a sort that provides the
 /// order of ORDER BY is the last one. Also returns whether there is such a sort.
-fn passes(windows: &Windows, order_by: &[OrderKey]) -> (Vec<SharedSort>, bool) {
-    let mut passes = shared_sorts(windows, order_by);
+fn passes(windows: &Windows, order_by: &[OrderKey], grouped: bool) -> (Vec<SharedSort>, bool) {
+    let mut passes = shared_sorts(windows, order_by, grouped);
     let provider = passes.iter().rposition(|pass| provides(pass, order_by));
     if let Some(at) = provider {
         let last = passes.remove(at);
@@ -138,7 +140,7 @@ fn passes(windows: &Windows, order_by: &[OrderKey]) -> (Vec<SharedSort>, bool) {
 
 /// The sorts, in the order of the first windows that they serve; windows that need the given order come before
 /// them.
-fn shared_sorts(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
+fn shared_sorts(windows: &Windows, order_by: &[OrderKey], grouped: bool) -> Vec<SharedSort> {
     let (unsorted, shared): (Vec<usize>, Vec<usize>) =
         (0..windows.windows.len()).partition(|at| depends_on_order(windows, *at));
     let mut longest: Vec<(usize, &BoundWindow)> = shared
@@ -163,7 +165,7 @@ fn shared_sorts(windows: &Windows, order_by: &[OrderKey]) -> Vec<SharedSort> {
     if !unsorted.is_empty() {
         let is_sorted = passes.iter().any(|pass| !pass.sort.is_empty());
         let known_before = |key: &OrderKey| key.expr.is_fixed() && !key.expr.has_window();
-        let sort = if !is_sorted && order_by.iter().all(known_before) {
+        let sort = if !is_sorted && !grouped && order_by.iter().all(known_before) {
             order_by.to_vec()
         } else {
             Vec::new()
