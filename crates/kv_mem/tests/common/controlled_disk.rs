@@ -103,6 +103,12 @@ impl ControlledDisk {
         self.state.1.notify_all();
     }
 
+    /// Ends all held syncs, and holds none from now on.
+    pub fn release_syncs(&self) {
+        self.state.0.lock().held = None;
+        self.state.1.notify_all();
+    }
+
     fn wait_for_end(&self) -> io::Result<()> {
         let mut state = self.state.0.lock();
         let is_confirmation = state.is_confirmation;
@@ -116,10 +122,10 @@ impl ControlledDisk {
         held.push(None);
         self.state.1.notify_all();
         loop {
-            match state.held.as_ref().and_then(|held| held[number]) {
-                Some(true) => return Ok(()),
-                Some(false) => return Err(io::Error::other("injected sync failure")),
-                None => self.state.1.wait(&mut state),
+            match state.held.as_ref().map(|held| held[number]) {
+                None | Some(Some(true)) => return Ok(()),
+                Some(Some(false)) => return Err(io::Error::other("injected sync failure")),
+                Some(None) => self.state.1.wait(&mut state),
             }
         }
     }
