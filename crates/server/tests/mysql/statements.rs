@@ -300,6 +300,8 @@ fn columns_are_described_alike_at_each_execution() {
         }
         packets
     };
+    // The collation of the login may be another one.
+    c.good("SET NAMES utf8mb4");
     let first = described(&mut c, 1);
     for id in [22, 1, 5] {
         assert_eq!(described(&mut c, id), first, "{id}");
