@@ -436,7 +436,7 @@ impl BoundQuery {
         let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
         if self.rollup {
             let rollup = grouping::Rollup { keys, aggregates };
-            // A name in GROUP BY may also be that of a column of the tables.
+            // A name in GROUP BY may be resolved to a column of FROM, not to the item of that name.
             let key_of = |item, e: &Expr| {
                 let mut pairs = references.keys.iter().zip(keys);
                 pairs

@@ -138,8 +138,8 @@ fn passes(windows: &Windows, order_by: &[OrderKey], grouped: bool) -> (Vec<Share
     (passes, provider.is_some())
 }
 
-/// The sorts, in the order of the first windows that they serve; windows that need the given order come before
-/// them.
+/// The sorts, in the order of the first windows that they serve. Windows without keys that depend on the order of
+/// the rows come before them.
 fn shared_sorts(windows: &Windows, order_by: &[OrderKey], grouped: bool) -> Vec<SharedSort> {
     let (unsorted, shared): (Vec<usize>, Vec<usize>) =
         (0..windows.windows.len()).partition(|at| depends_on_order(windows, *at));
