@@ -186,13 +186,8 @@ fn qualified_name(table: &Table) -> String {
     format!("{}.{}", table.database, table.name)
 }
 
-/// Resolves a row of `containers`, with its options from `container_options`.
-fn container(
-    name: &str,
-    row: &Row,
-    options: &Row,
-    catalog: &Catalog,
-) -> Resolved<(Container, String)> {
+/// The table that a row of `containers` names.
+fn mapped_table<'c>(row: &Row, catalog: &'c Catalog) -> Resolved<&'c Arc<Table>> {
     let (database, table) = (row.nonempty("db_schema"), row.nonempty("db_table"));
     let (Some(database), Some(table_name)) = (database, table) else {
         return Err("db_schema and db_table must be given".to_owned());
@@ -203,7 +198,17 @@ fn container(
         ));
     }
     let table = catalog.table(database, table_name);
-    let table = table.ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
+    table.ok_or_else(|| format!("table {database}.{table_name} does not exist"))
+}
+
+/// Resolves a row of `containers`, with its options from `container_options`.
+fn container(
+    name: &str,
+    row: &Row,
+    options: &Row,
+    catalog: &Catalog,
+) -> Resolved<(Container, String)> {
+    let table = mapped_table(row, catalog)?;
     let mut columns = Columns {
         table,
         used: Vec::new(),

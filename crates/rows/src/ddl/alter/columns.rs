@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
-/// Whether the statement defines a column or its default anew, so that its expression uses the new names of columns.
+/// Whether the statement contains a new definition of a column or its default, whose expression uses the new names of columns.
 fn is_redefined(column: &Column, ops: &[AlterOp]) -> bool {
     let is_named = |name: &String| name.eq_ignore_ascii_case(&column.name);
     ops.iter().any(|op| match op {
