@@ -29,6 +29,19 @@ impl<'a> Key<'a> {
     }
 }
 
+/// The first eight bytes of a key as a number; a shorter key is padded with zeroes. Different numbers are ordered as their keys.
+#[inline]
+pub fn first_bytes(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(key) {
+        *to = *from;
+    }
+    u64::from_be_bytes(bytes)
+}
+
 /// Returns the smallest key above every key that starts with `prefix`; `None` if there is none (an
 /// empty prefix, or one of only 0xff bytes).
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {

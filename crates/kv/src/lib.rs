@@ -77,5 +77,5 @@ pub use engine::{
     TxnOptions, Wait, count_by_scan,
 };
 pub use error::{Error, Resource, Result};
-pub use key::{Key, SpaceId, prefix_end};
+pub use key::{Key, SpaceId, first_bytes, prefix_end};
 pub use lock::{DeadlockListener, LockMode, LockWait};

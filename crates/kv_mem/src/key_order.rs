@@ -1,6 +1,6 @@
 //! The order of many keys, by their first bytes as numbers: keys themselves are read on ties only.
 
-use porpoise_kv::{Key, SpaceId};
+use porpoise_kv::{Key, SpaceId, first_bytes};
 use smallvec::SmallVec;
 
 /// Number of keys up to which they are compared directly.
@@ -11,18 +11,6 @@ const MAX_SPACES: usize = 8;
 
 /// Positions of keys.
 pub(crate) type Positions = SmallVec<[usize; FEW]>;
-
-/// The first bytes of a key as a number that compares as they do.
-fn prefix_of(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut bytes = [0; 8];
-    for (to, from) in bytes.iter_mut().zip(key) {
-        *to = *from;
-    }
-    u64::from_be_bytes(bytes)
-}
 
 /// Returns the positions below `len` for which `key` returns a key, in the order of the keys.
 pub(crate) fn sorted<'k>(len: usize, key: impl Fn(usize) -> Option<Key<'k>>) -> Positions {
@@ -63,7 +51,7 @@ fn by_space<'k>(len: usize, key: &impl Fn(usize) -> Option<Key<'k>>) -> Option<P
         if let Some((_, next)) = next
             && let Some(entry) = entries.get_mut(*next)
         {
-            *entry = (prefix_of(key.bytes), at);
+            *entry = (first_bytes(key.bytes), at);
             *next += 1;
         }
     }
@@ -78,7 +66,7 @@ fn by_space<'k>(len: usize, key: &impl Fn(usize) -> Option<Key<'k>>) -> Option<P
 
 fn by_space_and_prefix<'k>(len: usize, key: &impl Fn(usize) -> Option<Key<'k>>) -> Positions {
     let mut order: Vec<(SpaceId, u64, usize)> = (0..len)
-        .filter_map(|at| key(at).map(|key| (key.space, prefix_of(key.bytes), at)))
+        .filter_map(|at| key(at).map(|key| (key.space, first_bytes(key.bytes), at)))
         .collect();
     order.sort_unstable_by(|a, b| {
         let by_prefix = (a.0, a.1).cmp(&(b.0, b.1));

@@ -591,6 +591,18 @@ impl TableDef {
             || self.has_default_expressions()
     }
 
+    /// The implicit primary key of a table that declares none: its first unique key of NOT NULL columns without
+    /// prefixes.
+    pub fn implicit_primary_key(&self) -> Option<&Index> {
+        let is_whole = |part: &IndexPart| {
+            let column = self.columns.get(part.column);
+            part.prefix.is_none() && column.is_some_and(|c| !c.nullable && !c.is_hidden())
+        };
+        let declared = self.indexes.iter().skip(1).filter(|_| self.hidden_key);
+        let mut unique = declared.filter(|index| index.kind == IndexKind::Unique);
+        unique.find(|index| index.parts.iter().all(is_whole))
+    }
+
     /// Iterates over the enforced CHECK constraints, in order.
     pub(crate) fn enforced_checks(&self) -> impl Iterator<Item = &CheckConstraint> {
         self.checks.iter().filter(|c| c.enforced)

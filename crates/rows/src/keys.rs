@@ -29,19 +29,6 @@ use porpoise_types::{
     Value, ValueRef, decode_key, encode_key, encode_key_prefix, encode_text_start,
 };
 
-/// The first eight bytes of a key as a number; a shorter key is padded with zeroes. Different numbers are ordered as their keys.
-#[inline]
-pub fn first_bytes(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut bytes = [0; 8];
-    for (to, from) in bytes.iter_mut().zip(key) {
-        *to = *from;
-    }
-    u64::from_be_bytes(bytes)
-}
-
 /// Version of the format of entries, apart from the encoding of parts
 /// ([`porpoise_types::KEY_FORMAT_VERSION`]).
 pub const ENTRY_FORMAT_VERSION: u8 = 1;

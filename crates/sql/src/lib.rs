@@ -57,7 +57,7 @@ pub use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 pub use porpoise_sql_expr::error::{SqlError, cancelled};
 pub use porpoise_sql_expr::functions::info::VERSION;
 pub use porpoise_sql_expr::memory;
-pub use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
+pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{BackupReport, BackupRequest, SqlConfig, SqlServer, TableSize};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};

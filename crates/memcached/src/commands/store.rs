@@ -13,7 +13,7 @@ use crate::container::{Stored, copy_values, expiry_time};
 use crate::context::{Failure, Place};
 use crate::item_metadata::MetadataUpdate;
 use porpoise_kv::LockMode;
-use porpoise_rows::keys::first_bytes;
+use porpoise_kv::first_bytes;
 use porpoise_rows::{
     AutoIncOptions, Error, InsertMode, Lookup, ReplacedRows, RowBuf, RowChange, RowRef, Txn,
     UpdateMode,

@@ -1,7 +1,7 @@
 //! Converts index specifications to indexes: names, parts, lengths, order.
 
 use super::{IndexSpec, check_name, errors};
-use crate::definition::{Column, GeneratedKind, Index, IndexKind, IndexPart, IndexState, TableDef};
+use crate::definition::{Column, GeneratedKind, Index, IndexKind, IndexPart, IndexState};
 use crate::error::Result;
 use crate::text_index::is_searchable;
 use porpoise_types::{ColumnType, Kind};
@@ -11,18 +11,6 @@ use std::sync::Arc;
 const MAX_INDEXES: usize = 65;
 const MAX_PARTS: usize = 16;
 const MAX_KEY_BYTES: u64 = 3072;
-
-/// The implicit primary key of a table that declares none: its first unique key of NOT NULL columns without
-/// prefixes.
-pub(super) fn implicit_primary_key(table: &TableDef) -> Option<&Index> {
-    let is_whole = |part: &IndexPart| {
-        let column = table.columns.get(part.column);
-        part.prefix.is_none() && column.is_some_and(|c| !c.nullable && !c.is_hidden())
-    };
-    let declared = table.indexes.iter().skip(1).filter(|_| table.hidden_key);
-    let mut unique = declared.filter(|index| index.kind == IndexKind::Unique);
-    unique.find(|index| index.parts.iter().all(is_whole))
-}
 
 /// The primary index of a table without a declared one.
 pub(super) fn hidden_primary() -> Index {

@@ -298,7 +298,10 @@ fn add_indexes(db: &Db, table: &mut TableDef, spec: &TableSpec) -> Result<()> {
         let index = key_parts::add_columns(db, table, index)?;
         indexes::add(&mut table.indexes, &table.columns, &index, false)?;
     }
-    if indexes::implicit_primary_key(table).is_some_and(|index| index.invisible) {
+    if table
+        .implicit_primary_key()
+        .is_some_and(|index| index.invisible)
+    {
         return Err(errors::primary_invisible());
     }
     Ok(())

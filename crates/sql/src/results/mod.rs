@@ -8,8 +8,8 @@ use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::Table;
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::select::column_flags;
-use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
 /// The result of a statement, besides its rows.
@@ -153,14 +153,11 @@ impl ResultSink for RecodingSink<'_> {
 /// The columns of a table as result metadata.
 pub fn table_columns(table: &Table) -> Vec<ResultColumn> {
     let column = |(at, c): (usize, &porpoise_rows::catalog::Column)| ResultColumn {
-        encoding: ColumnEncoding::default(),
         schema: table.database.clone(),
         table: table.name.clone(),
         org_table: table.name.clone(),
-        name: c.name.clone(),
         org_name: c.name.clone(),
-        ty: c.ty.clone(),
-        flags: column_flags(table, at),
+        ..ResultColumn::without_table(c.name.clone(), c.ty.clone(), column_flags(table, at))
     };
     table.named_columns().map(column).collect()
 }

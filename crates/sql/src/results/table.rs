@@ -10,8 +10,8 @@ use porpoise_sql_expr::expr::convert;
 use porpoise_sql_expr::expr::eval::{EvalCx, Slot, eval};
 use porpoise_sql_parser::ast::{Limit, ShowFilter};
 use porpoise_sql_plan::bind::{Binder, Origin, Scope, ScopeColumn, Source};
+use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::select::type_flags;
-use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
 use porpoise_sql_plan::virtual_tables::VirtualTable;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
@@ -204,14 +204,9 @@ impl Rows {
 }
 
 fn result_column(column: &ScopeColumn) -> ResultColumn {
+    let flags = type_flags(&column.ty);
     ResultColumn {
-        encoding: ColumnEncoding::default(),
-        schema: String::new(),
-        table: String::new(),
-        org_table: String::new(),
-        name: column.name.clone(),
         org_name: column.name.clone(),
-        ty: column.ty.clone(),
-        flags: type_flags(&column.ty),
+        ..ResultColumn::without_table(column.name.clone(), column.ty.clone(), flags)
     }
 }

@@ -26,7 +26,7 @@ use porpoise_sql_parser::ast::{
     ExprKind, GetDiagnostics, IntoVar, ParameterMode, ProgramKind, Signal, TableName,
 };
 use porpoise_sql_plan::bind::nodes::variable_name;
-use porpoise_sql_plan::plan::{ColumnEncoding, ResultColumn};
+use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{Collation, ColumnType, Level, SqlMode, Value, ValueRef};
 use std::sync::Arc;
 
@@ -663,19 +663,9 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<()> {
         let program = self.compiled(routine)?;
-        let column = |(at, _, ty): &(usize, Value, ColumnType)| ResultColumn {
-            encoding: ColumnEncoding::default(),
-            name: program
-                .variables
-                .get(*at)
-                .map(|(name, _)| name.clone())
-                .unwrap_or_default(),
-            ty: ty.clone(),
-            schema: String::new(),
-            table: String::new(),
-            org_table: String::new(),
-            org_name: String::new(),
-            flags: 0,
+        let column = |(at, _, ty): &(usize, Value, ColumnType)| {
+            let name = program.variables.get(*at).map(|(name, _)| name.clone());
+            ResultColumn::without_table(name.unwrap_or_default(), ty.clone(), 0)
         };
         let columns: Vec<ResultColumn> = values.iter().map(column).collect();
         let mut sink = crate::results::RecodingSink::new(sink, &self.cx.settings);

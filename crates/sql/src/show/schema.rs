@@ -389,7 +389,9 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
         let kinds = [IndexKind::Unique, IndexKind::Plain, IndexKind::FullText];
         kinds.iter().any(|kind| is_part(*kind, Some(0)))
     };
-    if is_part(IndexKind::Primary, None) || is_part_of_promoted(table, column) {
+    let implicit = table.implicit_primary_key();
+    let is_in_implicit = implicit.is_some_and(|i| i.parts.iter().any(|p| p.column == column));
+    if is_part(IndexKind::Primary, None) || is_in_implicit {
         "PRI"
     } else if whole_unique {
         "UNI"
@@ -398,22 +400,6 @@ pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
     } else {
         ""
     }
-}
-
-/// Whether a column belongs to the unique key without nullable columns that is shown as PRI in a table without
-/// a primary key.
-fn is_part_of_promoted(table: &Table, column: usize) -> bool {
-    if !table.hidden_key {
-        return false;
-    }
-    let is_never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);
-    let promoted = table.indexes.iter().find(|i| {
-        i.kind == IndexKind::Unique
-            && i.parts
-                .iter()
-                .all(|p| is_never_null(p.column) && p.prefix.is_none())
-    });
-    promoted.is_some_and(|i| i.parts.iter().any(|p| p.column == column))
 }
 
 /// CURRENT_TIMESTAMP with the column's precision.

@@ -3,8 +3,9 @@
 //! The scan of the input finds and locks the rows. New values are computed from the locked
 //! versions, and one call hands all changes to `rows`.
 
-use super::assign::{ValueConverter, assign, note_skipped, stays_in_partitions};
+use super::assign::{ValueConverter, assign, note_skipped};
 use super::fetch::Cursor;
+use super::multi::is_allowed;
 use super::query::{LimitWindow, all_true, cx_of};
 use super::scan::fetch_rows;
 use super::sort::order_keys;
@@ -103,7 +104,6 @@ fn changed_rows(
     exec: &Exec<'_>,
 ) -> ExecResult<Vec<RowChange>> {
     let (table, ignore) = (&target.table, change.ignore);
-    let chosen = change.named_partitions(target);
     let converter = ValueConverter::new(exec, ignore, 2);
     let _strictly = exec.env.strictly(converter.strict);
     let mut changes = Vec::with_capacity(rows.len());
@@ -113,11 +113,7 @@ fn changed_rows(
         let cx = cx_of(exec, &arena);
         let before = old.row(table)?.values();
         let new = assign(table, &target.set, before, &converter, number, &cx)?;
-        let fits = match &target.check {
-            Some(check) => converter.satisfies_check_option(check, table, &new, &[], &cx)?,
-            None => true,
-        };
-        if fits && stays_in_partitions(table, chosen, &new, ignore, exec.env)? {
+        if is_allowed(change, target, &new, &[], &cx, &converter)? {
             changes.push(RowChange { key, old, new });
         }
     }

@@ -3,7 +3,7 @@
 //! A statement may look up thousands of keys. A list of `Vec`s would allocate each of them, and sorting would follow a pointer
 //! for each comparison. Here the first bytes of each key are kept as a number beside its place, which decides most comparisons.
 
-use porpoise_rows::keys::first_bytes;
+use porpoise_kv::first_bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
 

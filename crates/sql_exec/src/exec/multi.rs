@@ -158,7 +158,7 @@ fn buffer_change(
 
 /// Whether a new row satisfies the view's WITH CHECK OPTION and belongs to a partition that the statement names. If
 /// not: error 1369 or 1748, or a warning with IGNORE.
-fn is_allowed(
+pub(super) fn is_allowed(
     change: &Change,
     target: &Target,
     new: &[Value],

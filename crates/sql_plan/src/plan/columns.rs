@@ -1,7 +1,7 @@
 //! Metadata of result columns.
 
+use super::ResultColumn;
 use super::select::Item;
-use super::{ColumnEncoding, ResultColumn};
 use crate::bind::{Origin, Scope};
 use crate::expr::ExprKind;
 use porpoise_rows::catalog::Table;
@@ -10,16 +10,8 @@ use porpoise_types::{Collation, ColumnType, Kind, column_flag as flag};
 /// Metadata of one select-list item.
 pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
     let e = &item.expr;
-    let mut column = ResultColumn {
-        encoding: ColumnEncoding::default(),
-        schema: String::new(),
-        table: String::new(),
-        org_table: String::new(),
-        name: item.name.clone(),
-        org_name: String::new(),
-        ty: e.ty.clone(),
-        flags: type_flags(&e.ty),
-    };
+    let mut column =
+        ResultColumn::without_table(item.name.clone(), e.ty.clone(), type_flags(&e.ty));
     if !e.nullable {
         column.flags |= flag::NOT_NULL;
     }

@@ -89,6 +89,22 @@ pub struct ResultColumn {
     pub encoding: ColumnEncoding,
 }
 
+impl ResultColumn {
+    /// A column that belongs to no table.
+    pub fn without_table(name: String, ty: ColumnType, flags: u16) -> ResultColumn {
+        ResultColumn {
+            schema: String::new(),
+            table: String::new(),
+            org_table: String::new(),
+            name,
+            org_name: String::new(),
+            ty,
+            flags,
+            encoding: ColumnEncoding::default(),
+        }
+    }
+}
+
 /// The encoding of a [`ResultColumn`] for clients, kept for the next execution of the plan. A clone has
 /// none, since its column may be changed.
 #[derive(Debug, Default)]

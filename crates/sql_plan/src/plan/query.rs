@@ -9,7 +9,7 @@ use super::derived::{
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, expand_star, finish, plan_select, plan_table};
-use super::{ColumnEncoding, QueryPlan, ResultColumn};
+use super::{QueryPlan, ResultColumn};
 use crate::bind::query::Enclosing;
 use crate::bind::types::merged_type;
 use crate::bind::{Origin, Scope, ScopeColumn, Source};
@@ -264,16 +264,7 @@ fn derived_result_columns(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
         if !c.nullable {
             flags |= porpoise_types::column_flag::NOT_NULL;
         }
-        ResultColumn {
-            encoding: ColumnEncoding::default(),
-            schema: String::new(),
-            table: String::new(),
-            org_table: String::new(),
-            name: c.name.clone(),
-            org_name: String::new(),
-            ty: c.ty.clone(),
-            flags,
-        }
+        ResultColumn::without_table(c.name.clone(), c.ty.clone(), flags)
     };
     columns.iter().map(one).collect()
 }

@@ -36,7 +36,7 @@ pub(super) fn add_all(
             AlterOp::RenameIndex(old, new) => rename_index(before, plan, old, new)?,
             AlterOp::SetIndexVisible(name, visible) => {
                 let at = declared_index(&plan.table, name);
-                let implicit = indexes::implicit_primary_key(&plan.table);
+                let implicit = plan.table.implicit_primary_key();
                 let is_implicit = implicit.is_some_and(|i| i.name.eq_ignore_ascii_case(name));
                 if !visible && (at == Some(0) || is_implicit) {
                     return Err(errors::primary_invisible());

@@ -477,16 +477,7 @@ mod tests {
     use super::*;
 
     fn column(name: &str, ty: ColumnType) -> ResultColumn {
-        ResultColumn {
-            encoding: porpoise_sql::ColumnEncoding::default(),
-            schema: String::new(),
-            table: String::new(),
-            org_table: String::new(),
-            name: name.to_owned(),
-            org_name: String::new(),
-            ty,
-            flags: 0,
-        }
+        ResultColumn::without_table(name.to_owned(), ty, 0)
     }
 
     fn number(bytes: &[u8], at: usize) -> usize {
